@@ -1,0 +1,202 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeImage is the OS image of one node: what it is to stage or boot (spec,
+// written by the rollout controller) and what it has (status, written by the
+// agent of that node and by nobody else). Its name is the node's name, and the
+// Node owns it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=nimg
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.spec.rollout`
+// +kubebuilder:printcolumn:name="Desired",type=string,JSONPath=`.spec.desiredImage`,priority=1
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.spec.phase`
+// +kubebuilder:printcolumn:name="Staged",type=string,JSONPath=`.status.conditions[?(@.type=="Staged")].status`
+// +kubebuilder:printcolumn:name="Booted",type=string,JSONPath=`.status.conditions[?(@.type=="Booted")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Booted")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeImage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec NodeImageSpec `json:"spec"`
+	// +optional
+	Status NodeImageStatus `json:"status,omitempty"`
+}
+
+// NodeImageList is a list of NodeImages.
+//
+// +kubebuilder:object:root=true
+type NodeImageList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeImage `json:"items"`
+}
+
+// NodeImagePhase says how far the agent may go with the desired image.
+//
+// +kubebuilder:validation:Enum=Idle;Staged;Booted
+type NodeImagePhase string
+
+const (
+	// PhaseIdle asks for nothing: the agent reports and leaves the host alone.
+	PhaseIdle NodeImagePhase = "Idle"
+	// PhaseStaged asks the agent to download the image and keep it locked, so
+	// that an unplanned reboot does not apply it.
+	PhaseStaged NodeImagePhase = "Staged"
+	// PhaseBooted allows the agent to reboot the node into the staged image.
+	PhaseBooted NodeImagePhase = "Booted"
+)
+
+// NodeImageSpec is what the node is to do.
+type NodeImageSpec struct {
+	// rollout is the name of the ImageRollout that this node belongs to.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Rollout string `json:"rollout"`
+
+	// desiredImage is the image to stage or boot, by digest. Empty while phase
+	// is Idle.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=447
+	DesiredImage string `json:"desiredImage,omitempty"`
+
+	// +required
+	Phase NodeImagePhase `json:"phase"`
+
+	// pullSecretHash is the SHA-256, in hex, of the pull secret's content. The
+	// agent waits until the secret it sees has this hash. Empty: no secret.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PullSecretHash string `json:"pullSecretHash,omitempty"`
+
+	// retryToken is the rollout's: a failed image is tried again when it changes.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RetryToken string `json:"retryToken,omitempty"`
+}
+
+// Conditions of a NodeImage.
+const (
+	// ConditionStaged is True while the desired image is staged, or booted.
+	ConditionStaged = "Staged"
+	// ConditionBooted is True while the node runs the desired image.
+	ConditionBooted = "Booted"
+	// ConditionManageable is False when the host cannot be updated by bootc:
+	// it was not booted from a container image, or bootc does not answer.
+	ConditionManageable = "Manageable"
+)
+
+// FailureClass tells apart what can go wrong on a node.
+//
+// +kubebuilder:validation:Enum=Registry;Authentication;ImageGone;ImageInvalid;WrongArchitecture;DiskFull;HostDrift;Environment;FinalizeFailed;Internal
+type FailureClass string
+
+// Failure classes of an attempt, from the texts of bootc.
+const (
+	FailureRegistry          FailureClass = "Registry"
+	FailureAuthentication    FailureClass = "Authentication"
+	FailureImageGone         FailureClass = "ImageGone"
+	FailureImageInvalid      FailureClass = "ImageInvalid"
+	FailureWrongArchitecture FailureClass = "WrongArchitecture"
+	FailureDiskFull          FailureClass = "DiskFull"
+	FailureHostDrift         FailureClass = "HostDrift"
+	FailureEnvironment       FailureClass = "Environment"
+	FailureFinalizeFailed    FailureClass = "FinalizeFailed"
+	FailureInternal          FailureClass = "Internal"
+)
+
+// NodeImageStatus is what the node has.
+type NodeImageStatus struct {
+	// observedGeneration is the generation of spec that this status describes.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// bootID is the host's boot id (/proc/sys/kernel/random/boot_id of the node).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+
+	// booted, staged and rollback are bootc's three deployments.
+	//
+	// +optional
+	Booted *HostImage `json:"booted,omitempty"`
+	// +optional
+	Staged *HostImage `json:"staged,omitempty"`
+	// +optional
+	Rollback *HostImage `json:"rollback,omitempty"`
+
+	// lastAttempt is the last try to stage or boot an image.
+	//
+	// +optional
+	LastAttempt *Attempt `json:"lastAttempt,omitempty"`
+
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// HostImage is one of bootc's deployments.
+type HostImage struct {
+	// image is the reference the deployment follows.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=447
+	Image string `json:"image,omitempty"`
+	// digest is the manifest digest, sha256:<64 hex>.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	Digest string `json:"digest,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Version string `json:"version,omitempty"`
+	// downloadOnly is true for a staged image that a reboot would not apply.
+	//
+	// +optional
+	DownloadOnly bool `json:"downloadOnly,omitempty"`
+}
+
+// Attempt is one try to stage or boot an image.
+type Attempt struct {
+	// +required
+	// +kubebuilder:validation:MaxLength=447
+	Image string `json:"image"`
+	// retryToken is the token the attempt was made under.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RetryToken string `json:"retryToken,omitempty"`
+	// failures counts the failed tries of this image in a row.
+	//
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// class is empty when the last try succeeded.
+	//
+	// +optional
+	Class FailureClass `json:"class,omitempty"`
+	// permanent is true when trying the same image again cannot help.
+	//
+	// +optional
+	Permanent bool `json:"permanent,omitempty"`
+	// message is what bootc said, one line.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// +optional
+	Time metav1.Time `json:"time,omitempty"`
+}
