@@ -43,6 +43,23 @@ const (
 	AnnotationFullName = "imagemode.dev/full-name"
 )
 
+// Annotations of a rendered MachineConfig.
+const (
+	// AnnotationGeneratedByControllerVersion holds the version of the controller
+	// that made a MachineConfig; MachineConfigs of users do not have it.
+	AnnotationGeneratedByControllerVersion = "machineconfiguration.openshift.io/generated-by-controller-version"
+	// AnnotationReleaseImageVersion holds the version of the platform that a
+	// rendered MachineConfig was made under.
+	AnnotationReleaseImageVersion = "machineconfiguration.openshift.io/release-image-version"
+	// AnnotationOSImageURLOverridden is "true" when a MachineConfig, and not the
+	// pool's stream, gave the OS image.
+	AnnotationOSImageURLOverridden = "machineconfiguration.openshift.io/os-image-url-overridden"
+)
+
+// AnnotationProblems lists on the OSImageStream what of its sources was left
+// out, and why: JSON, a list of {source, stream, reason}.
+const AnnotationProblems = "imagemode.dev/problems"
+
 // Conditions of a MachineOSConfig, which the API leaves open.
 const (
 	// ConditionValid is False when something the user has to mend keeps the
