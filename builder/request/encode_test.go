@@ -1,0 +1,203 @@
+package request
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var hex64 = strings.Repeat("0123456789abcdef", 4)
+
+func valid() *Request {
+	return &Request{
+		Name:            "worker-0123",
+		InputsHash:      hex64,
+		BaseImage:       "registry.example.com/os/base@sha256:" + hex64,
+		ExtensionsImage: "registry.example.com/os/extensions@sha256:" + hex64,
+		KernelArguments: []string{"quiet"},
+		Ignition:        json.RawMessage(`{"ignition":{"version":"3.4.0"}}`),
+		Containerfile:   "FROM configs AS final\n",
+		Architecture:    "amd64",
+		PushSpec:        "10.89.0.1:5000/os/worker:worker-0123",
+	}
+}
+
+func TestRequestSurvivesEncoding(t *testing.T) {
+	first, err := Encode(valid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Encode(valid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Error("the same request gave other bytes")
+	}
+	got, err := Decode(bytes.NewReader(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(valid(), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPlainJSONIsRead(t *testing.T) {
+	raw, err := json.Marshal(valid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(bytes.NewReader(raw)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	change := func(edit func(*Request)) []byte {
+		r := valid()
+		edit(r)
+		raw, _ := json.Marshal(r)
+		return raw
+	}
+	tests := map[string]struct {
+		raw  []byte
+		want string
+	}{
+		"an empty file":              {nil, "EOF"},
+		"a field it does not know":   {[]byte(`{"name":"a","sideEffects":true}`), "unknown field"},
+		"a base by tag":              {change(func(r *Request) { r.BaseImage = "registry.example.com/os/base:1" }), "baseImage"},
+		"no base":                    {change(func(r *Request) { r.BaseImage = "" }), "baseImage"},
+		"a base without a registry":  {change(func(r *Request) { r.BaseImage = "base@sha256:" + hex64 }), "baseImage"},
+		"extensions by tag":          {change(func(r *Request) { r.ExtensionsImage = "registry.example.com/e:1" }), "extensionsImage"},
+		"a push by digest":           {change(func(r *Request) { r.PushSpec = "registry.example.com/a@sha256:" + hex64 }), "pushSpec"},
+		"a push without a tag":       {change(func(r *Request) { r.PushSpec = "registry.example.com/a" }), "pushSpec"},
+		"an unknown architecture":    {change(func(r *Request) { r.Architecture = "x86_64" }), "architecture"},
+		"a name that leaves its dir": {change(func(r *Request) { r.Name = "../a" }), "name"},
+		"a short hash":               {change(func(r *Request) { r.InputsHash = "abc" }), "inputsHash"},
+		"an empty kernel argument":   {change(func(r *Request) { r.KernelArguments = []string{""} }), "kernelArguments"},
+		"a decompression bomb":       {bomb(t), "more than"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Decode(bytes.NewReader(test.raw))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var buffer bytes.Buffer
+	packer := gzip.NewWriter(&buffer)
+	zeros := make([]byte, 1<<20)
+	for range MaxRequestSize>>20 + 1 {
+		if _, err := packer.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := packer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.Bytes()
+}
+
+func TestResultAlwaysFits(t *testing.T) {
+	long := strings.Repeat("ü\"\n", 3000)
+	lines := make([]string, 500)
+	for i := range lines {
+		lines[i] = strings.Repeat("x", i)
+	}
+	lines[len(lines)-1] = "the last line"
+	steps := make([]Step, 400)
+	for i := range steps {
+		steps[i] = Step{Name: "configs", Key: hex64, Duration: metav1.Duration{Duration: time.Second}}
+	}
+	tests := map[string]Result{
+		"a short success":         {Digest: "sha256:" + hex64, Size: 1, Steps: steps[:2]},
+		"a success of many steps": {Digest: "sha256:" + hex64, Steps: steps},
+		"a long message":          {Failure: &Failure{Class: Registry, Message: long}},
+		"many last lines":         {Failure: &Failure{Class: Containerfile, Message: "short", LastLines: lines}},
+		"everything at once":      {Steps: steps, Failure: &Failure{Class: Containerfile, Step: "user", Message: long, LastLines: lines}},
+	}
+	for name, result := range tests {
+		t.Run(name, func(t *testing.T) {
+			encoded := result.Encode()
+			if len(encoded) > MaxResultSize {
+				t.Fatalf("%d bytes", len(encoded))
+			}
+			got, err := DecodeResult(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Digest != result.Digest {
+				t.Errorf("digest %q", got.Digest)
+			}
+			if result.Failure != nil && got.Failure.Class != result.Failure.Class {
+				t.Errorf("class %q", got.Failure.Class)
+			}
+		})
+	}
+	t.Run("the last line is the one that stays", func(t *testing.T) {
+		got, err := DecodeResult(tests["many last lines"].Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := got.Failure.LastLines
+		if len(last) == 0 || last[len(last)-1] != "the last line" || got.Failure.Message != "short" {
+			t.Errorf("kept %d lines, message %q", len(last), got.Failure.Message)
+		}
+	})
+}
+
+func TestDecodeResultRefuses(t *testing.T) {
+	tests := map[string]string{
+		"nothing":                "",
+		"the end of a log":       "panic: runtime error\ngoroutine 1\n",
+		"JSON of something else": `{"level":"info","msg":"hello"}`,
+		"neither":                `{}`,
+		"both":                   `{"digest":"sha256:` + hex64 + `","failure":{"class":"Image","message":"m"}}`,
+		"text behind it":         `{"digest":"sha256:` + hex64 + `"} and so on`,
+		"a digest that is none":  `{"digest":"latest"}`,
+		"too much":               strings.Repeat(" ", MaxResultSize+1),
+	}
+	for name, message := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got, err := DecodeResult([]byte(message)); err == nil {
+				t.Errorf("accepted as %+v", got)
+			}
+		})
+	}
+}
+
+func FuzzDecodeResult(f *testing.F) {
+	f.Add([]byte(`{"digest":"sha256:` + hex64 + `"}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		result, err := DecodeResult(message)
+		if err != nil {
+			return
+		}
+		if len(result.Encode()) > MaxResultSize {
+			t.Fatal("too large")
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	raw, _ := Encode(valid())
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := Decode(bytes.NewReader(raw))
+		if err == nil && r.Validate() != nil {
+			t.Fatal("an invalid request was accepted")
+		}
+	})
+}
