@@ -39,6 +39,12 @@ const (
 	AnnotationBuildReason = "imagemode.dev/build-reason"
 	// AnnotationInputsHash holds the image inputs hash, 64 hex.
 	AnnotationInputsHash = "imagemode.dev/image-inputs-hash"
+	// AnnotationBuildInputs holds what the build was made of: JSON, from which
+	// the next build tells what changed.
+	AnnotationBuildInputs = "imagemode.dev/build-inputs"
+	// AnnotationSupersededBy names the MachineOSBuild that was chosen instead of
+	// this one: if it runs, it is to be interrupted.
+	AnnotationSupersededBy = "imagemode.dev/superseded-by"
 	// AnnotationFullName holds a name that did not fit into a label or an object name.
 	AnnotationFullName = "imagemode.dev/full-name"
 )
