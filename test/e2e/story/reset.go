@@ -1,0 +1,90 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// Reset takes imagemode and what the story declared off a cluster where the
+// story was told before, so that an installation can be seen again. The nodes
+// keep the image they run.
+func (s *Story) Reset() Phase {
+	return Phase{"take an earlier installation off", 5 * time.Minute, s.reset}
+}
+
+// reset deletes the MachineOSConfigs first, while the controller runs, since
+// only it removes their finalizers.
+func (s *Story) reset(ctx context.Context) error {
+	if err := s.deleteAll(ctx, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSConfigList{}); err != nil {
+		return err
+	}
+	for _, workload := range []client.Object{
+		&appsv1.Deployment{ObjectMeta: inNamespace("imagemode-controller")},
+		&appsv1.DaemonSet{ObjectMeta: inNamespace("imagemode-agent")},
+	} {
+		err := s.Cluster.Client.Delete(ctx, workload, client.PropagationPolicy("Background"))
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	if err := until(ctx, "imagemode's pods to be gone", s.podsAreGone); err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		object client.Object
+		list   client.ObjectList
+	}{
+		{&mcfgv1.MachineOSBuild{}, &mcfgv1.MachineOSBuildList{}},
+		{&v1alpha1.ImageRollout{}, &v1alpha1.ImageRolloutList{}},
+		{&v1alpha1.NodeImage{}, &v1alpha1.NodeImageList{}},
+		{&mcfgv1.MachineConfigNode{}, &mcfgv1.MachineConfigNodeList{}},
+		{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfigPoolList{}},
+		{&mcfgv1.MachineConfig{}, &mcfgv1.MachineConfigList{}},
+		{&mcfgv1.OSImageStream{}, &mcfgv1.OSImageStreamList{}},
+	} {
+		if err := s.deleteAll(ctx, kind.object, kind.list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteAll deletes all objects of a kind and waits until they are gone. A kind
+// that the cluster does not have has no objects.
+func (s *Story) deleteAll(ctx context.Context, object client.Object, list client.ObjectList) error {
+	err := s.Cluster.Client.DeleteAllOf(ctx, object)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return until(ctx, fmt.Sprintf("all %T to be gone", object), func(ctx context.Context) (string, bool, error) {
+		if err := s.Cluster.Client.List(ctx, list); err != nil {
+			return err.Error(), false, nil
+		}
+		count := meta.LenList(list)
+		return fmt.Sprintf("%d left", count), count == 0, nil
+	})
+}
+
+func (s *Story) podsAreGone(ctx context.Context) (string, bool, error) {
+	var pods corev1.PodList
+	err := s.Cluster.Client.List(ctx, &pods, client.InNamespace(machineconfiguration.Namespace),
+		client.MatchingLabels{"app.kubernetes.io/name": "imagemode"})
+	if err != nil {
+		return err.Error(), false, nil
+	}
+	return fmt.Sprintf("%d left", len(pods.Items)), len(pods.Items) == 0, nil
+}

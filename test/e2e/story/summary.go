@@ -1,0 +1,54 @@
+package story
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/imagemode/imagemode/test/e2e/local"
+)
+
+// Summary prints how long everything took and how to look around.
+func (s *Story) Summary() {
+	s.Log.Times()
+	var text strings.Builder
+	fmt.Fprintln(&text, "\nNodes")
+	outages, reboots := s.Workers.Outages(), s.Workers.Reboots()
+	for _, name := range s.Workers.Names() {
+		fmt.Fprintf(&text, "  %s rebooted %d times, out of service %s\n", name, reboots[name], durations(outages[name]))
+	}
+	fmt.Fprintf(&text, "  out of service at the same time: at most %d\n", s.Workers.MaxUnavailable())
+	fmt.Fprintf(&text, "  all run %s\n", s.Image)
+	fmt.Fprintf(&text, lookAround, local.CacheDir(), local.KubeconfigFile)
+	s.Log.raw(text.String())
+}
+
+const lookAround = `
+Look around
+  export PATH=%s/bin:$PATH KUBECONFIG=%s
+  kubectl get machineconfigpools,machineosconfigs,machineosbuilds
+  kubectl get imagerollouts,nodeimages -o wide
+  kubectl get machineosconfig worker -o yaml
+  kubectl get osimagestream cluster -o yaml
+  kubectl -n openshift-machine-config-operator logs deployment/imagemode-controller
+  (cd test/cluster && go run . exec worker-1 -- bootc status)
+  (cd test/cluster && go run . exec worker-1 -- figlet imagemode)
+
+Change something
+  kubectl edit machineconfig 50-worker-demo      # a new image, then a rollout
+  kubectl patch machineconfigpool worker --type merge -p '{"spec":{"paused":true}}'
+  kubectl annotate machineosconfig worker machineconfiguration.openshift.io/rebuild=now
+
+Remove everything: make demo-down
+`
+
+func durations(all []time.Duration) string {
+	if len(all) == 0 {
+		return "never"
+	}
+	var parts []string
+	for _, duration := range all {
+		parts = append(parts, fmt.Sprintf("%.1fs", duration.Seconds()))
+	}
+	return strings.Join(parts, " and ")
+}
