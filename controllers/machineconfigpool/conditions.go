@@ -1,0 +1,213 @@
+package machineconfigpool
+
+import (
+	"fmt"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+)
+
+// Bounds of what a condition says.
+const (
+	// maxMessage bounds a message in bytes: an Ignition config can have
+	// thousands of findings, and the status is one object.
+	maxMessage = 4096
+	// maxNamed is how many nodes a message names.
+	maxNamed = 10
+)
+
+// verdict is a condition without its type and time.
+type verdict struct {
+	status          corev1.ConditionStatus
+	reason, message string
+}
+
+func isTrueBecause(reason, message string) verdict {
+	return verdict{corev1.ConditionTrue, reason, message}
+}
+
+func isFalseBecause(reason, message string) verdict {
+	return verdict{corev1.ConditionFalse, reason, message}
+}
+
+// conditions returns the pool's conditions in the order in which they are shown.
+func (o observation) conditions(count counts) []mcfgv1.MachineConfigPoolCondition {
+	render, build, node := o.renderDegraded(), o.imageBuildDegraded(), o.nodeDegraded(count)
+	var list []mcfgv1.MachineConfigPoolCondition
+	for _, entry := range []struct {
+		kind    mcfgv1.MachineConfigPoolConditionType
+		verdict verdict
+	}{
+		{mcfgv1.MachineConfigPoolUpdated, o.updated(count)},
+		{mcfgv1.MachineConfigPoolUpdating, o.updating(count)},
+		{mcfgv1.MachineConfigPoolRenderDegraded, render},
+		{mcfgv1.MachineConfigPoolImageBuildDegraded, build},
+		{mcfgv1.MachineConfigPoolNodeDegraded, node},
+		{mcfgv1.MachineConfigPoolDegraded, degraded(render, build, node)},
+	} {
+		list = append(list, mcfgv1.MachineConfigPoolCondition{
+			Type: entry.kind, Status: entry.verdict.status, Reason: entry.verdict.reason,
+			Message: streams.Truncate(entry.verdict.message, maxMessage),
+		})
+	}
+	return list
+}
+
+// updated says whether every node runs what the pool wants, and if not, what is
+// missing first.
+func (o observation) updated(count counts) verdict {
+	switch {
+	case o.isUpdated(count):
+		return isTrueBecause("AllNodesUpdated", fmt.Sprintf("All nodes are updated with MachineConfig %s / Image %s",
+			o.pool.Spec.Configuration.Name, o.target.image()))
+	case o.renderErr != nil:
+		return isFalseBecause("RenderDegraded", "The wanted configuration could not be rendered; the nodes keep the one they have")
+	case o.target.phase == noOSConfig:
+		return isFalseBecause("NoMachineOSConfig", fmt.Sprintf(
+			"No image carries MachineConfig %s; create MachineOSConfig %s to have one built", o.pool.Spec.Configuration.Name, o.pool.Name))
+	case o.target.phase != ready:
+		return isFalseBecause("ImageNotReady", fmt.Sprintf("The OS image of MachineConfig %s is not ready", o.pool.Spec.Configuration.Name))
+	default:
+		return isFalseBecause("NodesNotUpdated", fmt.Sprintf("%d of %d nodes are updated with Image %s, %d of them are ready",
+			count.updated, count.total, o.target.image(), count.ready))
+	}
+}
+
+// updating says what the pool waits for. It is False when nothing is on its
+// way: done, paused, stopped, or never begun.
+func (o observation) updating(count counts) verdict {
+	switch {
+	case o.isUpdated(count):
+		return isFalseBecause("AllNodesUpdated", "")
+	case o.target.phase == noOSConfig:
+		return isFalseBecause("NoMachineOSConfig", "No MachineOSConfig asks for an OS image of this pool")
+	case o.pool.Spec.Paused:
+		return isFalseBecause("Paused", o.pausedMessage())
+	default:
+		return o.progress(count)
+	}
+}
+
+// pausedMessage says, under pause, how far the image is. Whatever it says,
+// nothing happens to a node.
+func (o observation) pausedMessage() string {
+	const paused = "Pool is paused; "
+	switch o.target.phase {
+	case awaitingBuild:
+		return paused + fmt.Sprintf("waiting for a new OS image build to start (mosc: %s)", o.target.osConfig.Name) + o.obstacle()
+	case created:
+		return paused + "OS image build created but not yet started"
+	case prepared:
+		return paused + "OS image build has been prepared but will not rollout"
+	case building:
+		return paused + "OS image build in progress"
+	case failed:
+		return paused + "OS image build failed"
+	case interrupted:
+		return paused + "OS image build was interrupted"
+	default:
+		return paused + "OS image build completed successfully"
+	}
+}
+
+// progress says what an unpaused pool waits for.
+func (o observation) progress(count counts) verdict {
+	switch o.target.phase {
+	case awaitingBuild:
+		return isTrueBecause("BuildPending",
+			fmt.Sprintf("Pool is waiting for a new OS image build to start (mosc: %s)", o.target.osConfig.Name)+o.obstacle())
+	case created, prepared:
+		return isTrueBecause("BuildPending", fmt.Sprintf("Pool is waiting for OS image build to start (mosb: %s)", o.target.build.Name))
+	case building:
+		return isTrueBecause("Building", fmt.Sprintf("Pool is waiting for OS image build to complete (mosb: %s)", o.target.build.Name))
+	case failed:
+		return isFalseBecause("BuildFailed", fmt.Sprintf("Pool update stopped due to OS image build failure (mosb: %s)", o.target.build.Name))
+	case interrupted:
+		return isFalseBecause("BuildInterrupted", fmt.Sprintf("Pool update stopped due to OS image build being interrupted (mosb: %s)", o.target.build.Name))
+	case built:
+		return isTrueBecause("ImageNotReady",
+			fmt.Sprintf("Pool is waiting for the OS image to be ready for the nodes (mosb: %s)", o.target.build.Name)+o.obstacle())
+	}
+	if count.isStuck() || (o.renderErr != nil && count.isDone()) {
+		return isFalseBecause("Degraded", "Pool update paused due to degraded condition")
+	}
+	return isTrueBecause("NodesUpdating", fmt.Sprintf("Pool is waiting for nodes to apply OS image (mosb: %s)", o.target.build.Name))
+}
+
+// obstacle adds what the MachineOSConfig itself says is in the way.
+func (o observation) obstacle() string {
+	for _, kind := range []string{machineconfiguration.ConditionValid, machineconfiguration.ConditionReady} {
+		condition := meta.FindStatusCondition(o.target.osConfig.Status.Conditions, kind)
+		if condition != nil && condition.Status == "False" && condition.ObservedGeneration == o.target.osConfig.Generation && condition.Message != "" {
+			return ": " + condition.Message
+		}
+	}
+	return ""
+}
+
+// renderDegraded says why the wanted config could not be rendered.
+func (o observation) renderDegraded() verdict {
+	if o.renderErr == nil {
+		return isFalseBecause("Rendered", "")
+	}
+	reason, message := renderReason(o.renderErr)
+	return isTrueBecause(reason, fmt.Sprintf("Failed to render configuration for pool %s: %s", o.pool.Name, message))
+}
+
+// imageBuildDegraded repeats what the MachineOSConfig says under the same name.
+func (o observation) imageBuildDegraded() verdict {
+	if o.target.osConfig == nil {
+		return isFalseBecause("NoLayeredObjects", "No layered pool objects found")
+	}
+	condition := meta.FindStatusCondition(o.target.osConfig.Status.Conditions, machineconfiguration.ConditionImageBuildDegraded)
+	if condition == nil {
+		return isFalseBecause(string(mcfgv1.MachineConfigPoolBuildPending), "MachineOSConfig updated/created, waiting for MachineOSBuild")
+	}
+	return verdict{corev1.ConditionStatus(condition.Status), condition.Reason, condition.Message}
+}
+
+// nodeDegraded names the nodes that do not get their image, and those that
+// two pools claim.
+func (o observation) nodeDegraded(count counts) verdict {
+	var lines []string
+	reason := ""
+	for _, contest := range o.contests {
+		reason = "NodeInTwoPools"
+		lines = append(lines, fmt.Sprintf("Node %s is selected by the custom pools %s and stays where it is; a node can be in one: change its labels or a pool's nodeSelector",
+			contest.node, strings.Join(contest.pools, " and ")))
+	}
+	for _, node := range o.nodes {
+		if node.failure != "" {
+			lines = append(lines, fmt.Sprintf("Node %s is reporting: %q", node.name, node.failure))
+		}
+	}
+	if len(lines) == 0 {
+		return isFalseBecause("AllNodesHealthy", "")
+	}
+	if count.degraded > 0 {
+		reason = fmt.Sprintf("%d nodes are reporting degraded status on sync", count.degraded)
+	}
+	if more := len(lines) - maxNamed; more > 0 {
+		lines = append(lines[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	return isTrueBecause(reason, strings.Join(lines, ", "))
+}
+
+// degraded sums up the three.
+func degraded(render, build, node verdict) verdict {
+	switch {
+	case render.status == corev1.ConditionTrue:
+		return isTrueBecause("RenderDegraded", render.message)
+	case build.status == corev1.ConditionTrue:
+		return isTrueBecause("ImageBuildDegraded", "Custom OS image build failed")
+	case node.status == corev1.ConditionTrue:
+		return isTrueBecause("NodeDegraded", node.message)
+	default:
+		return isFalseBecause("AsExpected", "")
+	}
+}

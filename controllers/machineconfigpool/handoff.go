@@ -1,0 +1,155 @@
+package machineconfigpool
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// handOffManager owns the fields of an ImageRollout that a pool decides.
+const handOffManager = "imagemode-machineconfigpool"
+
+// order is what a pool asks of its rollout: the fields of the ImageRollout that
+// are this controller's, and no other.
+type order struct {
+	image          string
+	nodeSelector   *metav1.LabelSelector
+	paused         bool
+	maxUnavailable intstr.IntOrString
+	pullSecret     *v1alpha1.SecretReference
+}
+
+// orderFor decides what the pool's rollout is to do; false: there is nothing
+// to write. A pool that never had an image has no rollout, and a pool without a
+// new image (its build runs or failed, or its MachineOSConfig went away)
+// keeps the target that it has, while pause and maxUnavailable still follow
+// the pool at once.
+func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.ImageRollout, options Options) (order, bool) {
+	image, selector := target.image(), nodesOf(pool.Name)
+	isHandedOff := existing != nil && existing.Spec.Image != "" && equality.Semantic.DeepEqual(existing.Spec.NodeSelector, selector)
+	if image == "" && !isHandedOff {
+		return order{}, false
+	}
+	answer := order{image: image, nodeSelector: selector, paused: pool.Spec.Paused}
+	answer.maxUnavailable, _ = maxUnavailable(pool)
+	if image == "" {
+		// The secret belongs to the image: a MachineOSConfig that went away
+		// must not take it from nodes that still pull.
+		answer.image, answer.pullSecret = existing.Spec.Image, existing.Spec.PullSecretRef
+		return answer, true
+	}
+	name := options.NodePullSecret
+	if own := target.osConfig.Annotations[machineconfiguration.AnnotationNodePullSecret]; own != "" {
+		name = own
+	}
+	if name != "" {
+		answer.pullSecret = &v1alpha1.SecretReference{Name: name, Namespace: options.Namespace}
+	}
+	return answer, true
+}
+
+// nodesOf selects the nodes that membership gave to a pool.
+func nodesOf(pool string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{
+		machineconfiguration.LabelNodePool: machineconfiguration.PoolLabelValue(pool),
+	}}
+}
+
+// percentage is what an ImageRollout takes as a percentage of nodes.
+var percentage = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
+
+// maxUnavailable returns the pool's spec.maxUnavailable, 1 where there is none.
+// A value that makes no sense counts as 1 and comes with a problem.
+func maxUnavailable(pool *mcfgv1.MachineConfigPool) (limit intstr.IntOrString, problem string) {
+	wanted := pool.Spec.MaxUnavailable
+	if wanted == nil {
+		return intstr.FromInt32(1), ""
+	}
+	isNumber := wanted.Type == intstr.Int && wanted.IntVal >= 0
+	isPercentage := wanted.Type == intstr.String && percentage.MatchString(wanted.StrVal)
+	if isNumber || isPercentage {
+		return *wanted, ""
+	}
+	return intstr.FromInt32(1), fmt.Sprintf(
+		"spec.maxUnavailable %q of MachineConfigPool %s is neither a number of nodes nor a percentage from 0%% to 100%%; 1 is used instead", wanted.String(), pool.Name)
+}
+
+// isIn reports whether the rollout already says all of it.
+func (o order) isIn(existing *v1alpha1.ImageRollout) bool {
+	if existing == nil {
+		return false
+	}
+	spec := existing.Spec
+	return spec.Image == o.image && spec.Paused == o.paused &&
+		equality.Semantic.DeepEqual(spec.NodeSelector, o.nodeSelector) &&
+		equality.Semantic.DeepEqual(spec.MaxUnavailable, &o.maxUnavailable) &&
+		equality.Semantic.DeepEqual(spec.PullSecretRef, o.pullSecret)
+}
+
+// applyConfiguration holds exactly the fields that are ours, so that no zero
+// value of a field that is the user's is sent along.
+func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) *unstructured.Unstructured {
+	spec := map[string]any{
+		"image":          o.image,
+		"paused":         o.paused,
+		"nodeSelector":   map[string]any{"matchLabels": toAny(o.nodeSelector.MatchLabels)},
+		"maxUnavailable": int64(o.maxUnavailable.IntVal),
+	}
+	if o.maxUnavailable.Type == intstr.String {
+		spec["maxUnavailable"] = o.maxUnavailable.StrVal
+	}
+	if o.pullSecret != nil {
+		spec["pullSecretRef"] = map[string]any{"name": o.pullSecret.Name, "namespace": o.pullSecret.Namespace}
+	}
+	rollout := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	rollout.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ImageRollout"))
+	rollout.SetName(pool)
+	if existing != nil {
+		// An older view of the rollout must not bring its old image back.
+		rollout.SetResourceVersion(existing.ResourceVersion)
+		rollout.SetUID(existing.UID)
+	}
+	return rollout
+}
+
+func toAny(values map[string]string) map[string]any {
+	converted := make(map[string]any, len(values))
+	for key, value := range values {
+		converted[key] = value
+	}
+	return converted
+}
+
+// handOff writes the pool's order to its ImageRollout where it differs.
+func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target target) error {
+	order, isNeeded := orderFor(scope.pool, target, scope.rollout, r.options)
+	if !isNeeded || order.isIn(scope.rollout) {
+		return nil
+	}
+	if _, problem := maxUnavailable(scope.pool); problem != "" {
+		r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, "InvalidMaxUnavailable", "HandOff", "%s", problem)
+	}
+	rollout := order.applyConfiguration(scope.pool.Name, scope.rollout)
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply ImageRollout %s: %w", scope.pool.Name, err)
+	}
+	log.FromContext(ctx).Info("handed off to the rollout", "image", order.image, "paused", order.paused)
+	if scope.rollout == nil || scope.rollout.Spec.Image != order.image {
+		r.events.Eventf(scope.pool, nil, corev1.EventTypeNormal, "SetDesiredConfigAndOSImage", "HandOff",
+			"MachineConfig %s / Image %s goes to the nodes", scope.pool.Spec.Configuration.Name, order.image)
+	}
+	return nil
+}

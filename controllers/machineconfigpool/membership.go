@@ -1,0 +1,103 @@
+package machineconfigpool
+
+import (
+	"slices"
+	"strings"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+)
+
+// membership is the answer to whose a node is.
+type membership struct {
+	// pool that the node belongs to; empty: to none, or it is contested.
+	pool string
+	// contested names the custom pools that select the node, sorted, when
+	// there is more than one: the node then stays where its label says it is.
+	contested []string
+}
+
+// claim is a pool with its node selector, parsed once for many nodes.
+type claim struct {
+	pool     string
+	role     role
+	selector labels.Selector
+}
+
+// claims are the pools that can have nodes, sorted by name.
+type claims []claim
+
+// claimsOf parses the node selectors of pools. A pool without a selector, with
+// an empty one, or with one that does not parse selects nothing: an empty
+// selector taken literally would move every node of the cluster. Pools that
+// are being deleted let their nodes go.
+func claimsOf(pools []mcfgv1.MachineConfigPool) claims {
+	var answer claims
+	for i := range pools {
+		pool := &pools[i]
+		if pool.DeletionTimestamp != nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
+		if err != nil || selector.Empty() {
+			continue
+		}
+		answer = append(answer, claim{pool: pool.Name, role: roleOf(pool), selector: selector})
+	}
+	slices.SortFunc(answer, func(a, b claim) int { return strings.Compare(a.pool, b.pool) })
+	return answer
+}
+
+// poolOf says which pool a node with these labels belongs to: the custom pool
+// that selects it, else the control-plane pool, else the worker pool.
+func (c claims) poolOf(nodeLabels labels.Set) membership {
+	var byRole [worker + 1][]string
+	for _, claim := range c {
+		if claim.selector.Matches(nodeLabels) {
+			byRole[claim.role] = append(byRole[claim.role], claim.pool)
+		}
+	}
+	if len(byRole[custom]) > 1 {
+		return membership{contested: byRole[custom]}
+	}
+	for _, pools := range byRole {
+		if len(pools) > 0 {
+			return membership{pool: pools[0]}
+		}
+	}
+	return membership{}
+}
+
+// contest is a node that several custom pools claim.
+type contest struct {
+	node  string
+	pools []string
+}
+
+// membersOf returns the nodes of one pool and the contested nodes that it
+// claims. A contested node stays with the pool whose label it carries, since
+// that pool's rollout still selects it.
+func (c claims) membersOf(pool string, nodes []corev1.Node) (members []*corev1.Node, contests []contest) {
+	own := slices.IndexFunc(c, func(claim claim) bool { return claim.pool == pool })
+	label := machineconfiguration.PoolLabelValue(pool)
+	for i := range nodes {
+		node := &nodes[i]
+		isLabelled := node.Labels[machineconfiguration.LabelNodePool] == label
+		isSelected := own >= 0 && c[own].selector.Matches(labels.Set(node.Labels))
+		if !isSelected && !isLabelled {
+			continue
+		}
+		answer := c.poolOf(node.Labels)
+		if isSelected && slices.Contains(answer.contested, pool) {
+			contests = append(contests, contest{node: node.Name, pools: answer.contested})
+		}
+		if answer.pool == pool || (len(answer.contested) > 0 && isLabelled) {
+			members = append(members, node)
+		}
+	}
+	return members, contests
+}

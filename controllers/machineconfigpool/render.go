@@ -1,0 +1,148 @@
+package machineconfigpool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_6/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/ignition"
+)
+
+// Reasons of the condition RenderDegraded.
+const (
+	reasonInvalidSelector   = "InvalidSelector"
+	reasonInvalidConfig     = "InvalidConfig"
+	reasonNoOSImage         = "NoOSImage"
+	reasonUnknownStream     = "UnknownStream"
+	reasonDefaultStreamGone = "DefaultStreamGone"
+	reasonImageByTag        = "ImageByTag"
+	reasonStreamOverridden  = "StreamOverridden"
+	reasonRenderFailed      = "RenderFailed"
+)
+
+// renderError is a reason why a pool cannot be rendered, which only the user
+// can mend: trying again does not help, a changed input does.
+type renderError struct {
+	// reason of the condition RenderDegraded.
+	reason string
+	// message names the object, the field, and what to do.
+	message string
+}
+
+func (e *renderError) Error() string { return e.message }
+
+// rendered is what a pool is to run.
+type rendered struct {
+	// name is rendered-<pool>-<32 hex>; fullName is the same with the whole name
+	// of a pool that was too long for it, else empty.
+	name, fullName string
+	spec           mcfgv1.MachineConfigSpec
+	// sources in the order in which they were merged.
+	sources []*mcfgv1.MachineConfig
+	// isOverridden is true when a MachineConfig, and not the stream, gave the OS image.
+	isOverridden bool
+}
+
+// render merges sources, in their order, on top of images. The same input
+// gives the same name on any machine. Its errors are *renderError.
+func render(pool string, sources []*mcfgv1.MachineConfig, images images) (*rendered, error) {
+	config, err := mergeIgnition(sources)
+	if err != nil {
+		return nil, err
+	}
+	spec := mcfgv1.MachineConfigSpec{
+		OSImageURL:                     images.os,
+		BaseOSExtensionsContainerImage: images.extensions,
+		Config:                         runtime.RawExtension{Raw: config},
+		KernelArguments:                []string{},
+	}
+	extensions := map[string]bool{}
+	for _, source := range sources {
+		spec.KernelArguments = append(spec.KernelArguments, source.Spec.KernelArguments...)
+		spec.FIPS = spec.FIPS || source.Spec.FIPS
+		if source.Spec.KernelType != "" {
+			spec.KernelType = source.Spec.KernelType
+		}
+		for _, extension := range source.Spec.Extensions {
+			extensions[extension] = true
+		}
+	}
+	// Never nil: the API takes an empty list here and no null.
+	spec.Extensions = append([]string{}, slices.Sorted(maps.Keys(extensions))...)
+	result := &rendered{spec: spec, sources: sources, isOverridden: images.isOverridden}
+	result.name, result.fullName, err = renderedName(pool, spec)
+	return result, err
+}
+
+// mergeIgnition merges the Ignition configs of sources and returns the result
+// as canonical JSON.
+func mergeIgnition(sources []*mcfgv1.MachineConfig) ([]byte, error) {
+	merged, err := ignition.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		config, err := ignition.Parse(source.Spec.Config.Raw)
+		if err != nil {
+			return nil, &renderError{
+				reason:  reasonInvalidConfig,
+				message: fmt.Sprintf("MachineConfig %s: spec.config: %v", source.Name, err),
+			}
+		}
+		merged = ignition.Merge(merged, config)
+	}
+	return encodeIgnition(merged, sources)
+}
+
+// encodeIgnition writes the merged config and reads it back: two valid configs
+// can merge into one that is not.
+func encodeIgnition(merged types.Config, sources []*mcfgv1.MachineConfig) ([]byte, error) {
+	encoded, err := json.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("encode the merged Ignition config: %w", err)
+	}
+	if _, err := ignition.Parse(encoded); err != nil {
+		return nil, &renderError{
+			reason:  reasonInvalidConfig,
+			message: fmt.Sprintf("MachineConfigs %s do not go together: %v", strings.Join(namesOf(sources), ", "), err),
+		}
+	}
+	return encoded, nil
+}
+
+func namesOf(configs []*mcfgv1.MachineConfig) []string {
+	names := make([]string, 0, len(configs))
+	for _, config := range configs {
+		names = append(names, config.Name)
+	}
+	return names
+}
+
+// renderedHashLength is the number of hex digits of the content's SHA-256 in a name.
+const renderedHashLength = 32
+
+// renderedName names a rendered config by its content. Annotations are no part
+// of it: an upgrade of the controller renames nothing. The pool's part is
+// shortened where the name would be longer than the API allows.
+func renderedName(pool string, spec mcfgv1.MachineConfigSpec) (name, fullName string, err error) {
+	content, err := json.Marshal(spec)
+	if err != nil {
+		return "", "", fmt.Errorf("encode the rendered config of pool %s: %w", pool, err)
+	}
+	sum := sha256.Sum256(content)
+	suffix := "-" + hex.EncodeToString(sum[:])[:renderedHashLength]
+	short := machineconfiguration.Shorten(pool, machineconfiguration.MaxName-len(renderedPrefix)-len(suffix))
+	if short != pool {
+		fullName = renderedPrefix + pool + suffix
+	}
+	return renderedPrefix + short + suffix, fullName, nil
+}

@@ -1,0 +1,163 @@
+package machineconfigpool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+)
+
+// scope is everything that one reconcile of a pool looks at.
+type scope struct {
+	pool *mcfgv1.MachineConfigPool
+	// inherited is the worker pool, for a custom pool; else nil, and nil where
+	// there is no worker pool.
+	inherited *mcfgv1.MachineConfigPool
+	configs   []mcfgv1.MachineConfig
+	// streams is OSImageStream cluster; nil: it does not exist.
+	streams *mcfgv1.OSImageStream
+	// osConfig is the pool's MachineOSConfig; nil: none.
+	osConfig *mcfgv1.MachineOSConfig
+	// builds of all pools: any of them may keep a rendered config.
+	builds   []mcfgv1.MachineOSBuild
+	members  []*corev1.Node
+	contests []contest
+	images   map[string]*v1alpha1.NodeImage
+	// rollout is ImageRollout/<pool>; nil: it does not exist.
+	rollout *v1alpha1.ImageRollout
+}
+
+// gather reads it from the cache. The error of a pool that does not exist is
+// the client's NotFound.
+func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error) {
+	var pools mcfgv1.MachineConfigPoolList
+	var configs mcfgv1.MachineConfigList
+	var osConfigs mcfgv1.MachineOSConfigList
+	var builds mcfgv1.MachineOSBuildList
+	var nodes corev1.NodeList
+	for kind, list := range map[string]client.ObjectList{
+		"MachineConfigPools": &pools, "MachineConfigs": &configs, "MachineOSConfigs": &osConfigs,
+		"MachineOSBuilds": &builds, "Nodes": &nodes,
+	} {
+		if err := r.client.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind, err)
+		}
+	}
+	pool := findPool(pools.Items, name)
+	if pool == nil {
+		return nil, apierrors.NewNotFound(mcfgv1.Resource("machineconfigpools"), name)
+	}
+	s := &scope{pool: pool, configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items)}
+	if roleOf(pool) == custom {
+		s.inherited = findPool(pools.Items, workerPool)
+	}
+	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes.Items)
+	return s, r.gatherTarget(ctx, s)
+}
+
+// gatherTarget reads the single objects: stream, rollout and node images.
+func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
+	var err error
+	if s.streams, err = get(ctx, r.client, machineconfiguration.OSImageStreamName, &mcfgv1.OSImageStream{}); err != nil {
+		return err
+	}
+	if s.rollout, err = get(ctx, r.client, s.pool.Name, &v1alpha1.ImageRollout{}); err != nil {
+		return err
+	}
+	s.images = map[string]*v1alpha1.NodeImage{}
+	for _, node := range s.members {
+		if s.images[node.Name], err = get(ctx, r.client, node.Name, &v1alpha1.NodeImage{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get reads a cluster-scoped object; nil where there is none.
+func get[T client.Object](ctx context.Context, reader client.Reader, name string, object T) (T, error) {
+	var none T
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("read %T %s: %w", object, name, err)
+	}
+	return object, nil
+}
+
+func findPool(pools []mcfgv1.MachineConfigPool, name string) *mcfgv1.MachineConfigPool {
+	i := slices.IndexFunc(pools, func(pool mcfgv1.MachineConfigPool) bool { return pool.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pools[i]
+}
+
+// osConfigOf returns the MachineOSConfig of a pool. The API allows one of the
+// pool's name; objects from before that rule may have another, and then the
+// first by name counts.
+func osConfigOf(pool string, osConfigs []mcfgv1.MachineOSConfig) *mcfgv1.MachineOSConfig {
+	var found *mcfgv1.MachineOSConfig
+	for i := range osConfigs {
+		osConfig := &osConfigs[i]
+		if osConfig.Spec.MachineConfigPool.Name != pool {
+			continue
+		}
+		if osConfig.Name == pool {
+			return osConfig
+		}
+		if found == nil || osConfig.Name < found.Name {
+			found = osConfig
+		}
+	}
+	return found
+}
+
+// resolveStream returns the pool's stream.
+func (s *scope) resolveStream() (streams.Resolution, error) {
+	request := streams.Request{Explicit: s.pool.Spec.OSImageStream.Name}
+	if s.inherited != nil {
+		request.Worker = s.inherited.Spec.OSImageStream.Name
+	}
+	return streams.Resolve(s.streams, request)
+}
+
+// render works out the pool's wanted config from the scope.
+func (s *scope) render() (*rendered, error) {
+	sources, err := selectConfigs(s.pool, s.inherited, s.configs)
+	if err != nil {
+		return nil, err
+	}
+	stream, streamErr := s.resolveStream()
+	images, err := chooseImages(sources, s.pool.Spec.OSImageStream.Name, stream, streamErr)
+	if err != nil {
+		return nil, err
+	}
+	return render(s.pool.Name, sources, images)
+}
+
+// observe collects what the status is made of.
+func (s *scope) observe(wanted *rendered, renderErr error, target target, now metav1.Time) observation {
+	observed := observation{
+		pool: s.pool, rendered: wanted, renderErr: renderErr, streams: s.streams,
+		target: target, contests: s.contests, rollout: s.rollout, now: now,
+	}
+	if stream, err := s.resolveStream(); err == nil {
+		observed.stream = stream.Name
+	}
+	for _, node := range s.members {
+		observed.nodes = append(observed.nodes, stateOf(node, s.images[node.Name], s.rollout, target))
+	}
+	return observed
+}
