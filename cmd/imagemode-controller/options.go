@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+)
+
+// Options of the controller program, one for each flag.
+type Options struct {
+	// Namespace of Secrets, ConfigMaps, Jobs and the leader's lease.
+	Namespace string
+	// Controllers to run: names, "*" for all, "-name" for all but this one.
+	Controllers []string
+	// LeaderElect lets one of several replicas work at a time.
+	LeaderElect bool
+	// MetricsBindAddress serves metrics by TLS to whoever may get the
+	// non-resource URL /metrics; "0": not at all.
+	MetricsBindAddress string
+	// HealthProbeBindAddress serves /healthz and /readyz.
+	HealthProbeBindAddress string
+	// QPS and Burst bound the requests to the API server.
+	QPS   float32
+	Burst int
+
+	// BuilderImage, BuilderNodeSelector, BuilderTolerations and BuilderDeadline
+	// are those of builder pods.
+	BuilderImage        string
+	BuilderNodeSelector map[string]string
+	BuilderTolerations  []corev1.Toleration
+	BuilderDeadline     time.Duration
+	// NodePullSecret and GlobalPullSecret name Secrets in Namespace.
+	NodePullSecret   string
+	GlobalPullSecret string
+	// DefaultStream is the OS stream of a cluster that has not chosen one.
+	DefaultStream string
+
+	// Log is how the log is written.
+	Log zap.Options
+}
+
+// newCommand returns the command; run gets the options as the flags set them.
+func newCommand(run func(*cobra.Command, Options) error) *cobra.Command {
+	options := Options{BuilderNodeSelector: map[string]string{}}
+	command := &cobra.Command{
+		Use:           "imagemode-controller",
+		Short:         "Build OS images from what is declared in the cluster, and move nodes to them",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return run(command, options)
+		},
+	}
+	options.addFlags(command)
+	return command
+}
+
+func (o *Options) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&o.Namespace, "namespace", keys.Namespace, "namespace of Secrets, ConfigMaps and Jobs")
+	flags.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
+		"controllers to run: * for all, a name, or -name to leave one out; names: "+strings.Join(controllerNames(), ", "))
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one of several replicas work at a time")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address that serves metrics, by TLS and with authorization; 0: none")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz; 0: none")
+	flags.Float32Var(&o.QPS, "kube-api-qps", 50, "requests a second to the API server")
+	flags.IntVar(&o.Burst, "kube-api-burst", 100, "requests to the API server that may go at once")
+
+	flags.StringVar(&o.BuilderImage, "builder-image", "", "image with imagemode-builder (required for the controller machineosbuild)")
+	flags.StringToStringVar(&o.BuilderNodeSelector, "builder-node-selector", nil, "labels of the nodes that builder pods run on: key=value,...")
+	flags.Var((*tolerations)(&o.BuilderTolerations), "builder-tolerations",
+		"taints that builder pods tolerate: key[=value][:effect],... or a JSON list of tolerations")
+	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
+	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
+	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
+	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
+
+	// --kubeconfig and the log's flags are registered with Go's own flag set.
+	o.Log.BindFlags(flag.CommandLine)
+	flags.AddGoFlagSet(flag.CommandLine)
+}
+
+// validate finds what no controller could start with.
+func (o *Options) validate() error {
+	var problems []error
+	if o.Namespace == "" {
+		problems = append(problems, errors.New("--namespace is empty; name the namespace of Secrets and Jobs"))
+	}
+	for _, name := range o.Controllers {
+		if bare := strings.TrimPrefix(name, "-"); name != "*" && !slices.Contains(controllerNames(), bare) {
+			problems = append(problems, fmt.Errorf("--controllers: %q is no controller; there are %s", bare, strings.Join(controllerNames(), ", ")))
+		}
+	}
+	if o.runs("machineosbuild") && o.BuilderImage == "" {
+		problems = append(problems, errors.New("--builder-image is empty; name the image with imagemode-builder"))
+	}
+	if o.BuilderDeadline <= 0 {
+		problems = append(problems, fmt.Errorf("--builder-deadline %s is not positive", o.BuilderDeadline))
+	}
+	return errors.Join(problems...)
+}
+
+// runs reports whether a controller is switched on. The last entry that speaks
+// of it counts.
+func (o *Options) runs(controller string) bool {
+	on := false
+	for _, name := range o.Controllers {
+		switch name {
+		case "*", controller:
+			on = true
+		case "-" + controller:
+			on = false
+		}
+	}
+	return on
+}
+
+// tolerations is a flag's value.
+type tolerations []corev1.Toleration
+
+func (t *tolerations) Type() string { return "tolerations" }
+
+func (t *tolerations) String() string {
+	if t == nil || len(*t) == 0 {
+		return ""
+	}
+	raw, err := json.Marshal(*t)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// Set reads a JSON list, or key[=value][:effect] separated by commas. It adds
+// to what was set before.
+func (t *tolerations) Set(text string) error {
+	if strings.HasPrefix(strings.TrimSpace(text), "[") {
+		var list []corev1.Toleration
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return fmt.Errorf("no JSON list of tolerations: %w", err)
+		}
+		*t = append(*t, list...)
+		return nil
+	}
+	for _, entry := range strings.Split(text, ",") {
+		toleration, err := parseToleration(strings.TrimSpace(entry))
+		if err != nil {
+			return err
+		}
+		*t = append(*t, toleration)
+	}
+	return nil
+}
+
+var taintEffects = []corev1.TaintEffect{
+	corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+}
+
+// parseToleration reads key[=value][:effect]. Without a value every value is
+// tolerated, without an effect every effect.
+func parseToleration(entry string) (corev1.Toleration, error) {
+	rest, effect, hasEffect := strings.Cut(entry, ":")
+	key, value, hasValue := strings.Cut(rest, "=")
+	if key == "" {
+		return corev1.Toleration{}, fmt.Errorf("%q has no key; write key[=value][:effect]", entry)
+	}
+	if hasEffect && !slices.Contains(taintEffects, corev1.TaintEffect(effect)) {
+		return corev1.Toleration{}, fmt.Errorf("%q: effect %q is none of %v", entry, effect, taintEffects)
+	}
+	toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(effect)}
+	if hasValue {
+		toleration.Operator, toleration.Value = corev1.TolerationOpEqual, value
+	}
+	return toleration, nil
+}

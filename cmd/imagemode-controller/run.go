@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/machineosbuild"
+	"github.com/imagemode/imagemode/controllers/osimagestream"
+)
+
+// leaseName is the Lease that replicas of the controller elect a leader by.
+const leaseName = "imagemode-controller"
+
+// add adds one controller to a manager.
+type add func(ctrl.Manager, Options) error
+
+// controllers that this program runs, in the order of the flow.
+var controllers = []struct {
+	name string
+	add  add
+}{
+	{"osimagestream", func(mgr ctrl.Manager, o Options) error {
+		return osimagestream.Add(mgr, osimagestream.Options{Namespace: o.Namespace, DefaultStream: o.DefaultStream})
+	}},
+	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
+		return machineosbuild.Add(mgr, machineosbuild.Options{
+			Namespace:           o.Namespace,
+			BuilderImage:        o.BuilderImage,
+			BuilderNodeSelector: o.BuilderNodeSelector,
+			BuilderTolerations:  o.BuilderTolerations,
+			BuilderDeadline:     o.BuilderDeadline,
+			NodePullSecret:      o.NodePullSecret,
+			GlobalPullSecret:    o.GlobalPullSecret,
+		})
+	}},
+}
+
+func controllerNames() []string {
+	var names []string
+	for _, controller := range controllers {
+		names = append(names, controller.name)
+	}
+	return names
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=openshift-machine-config-operator,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Run runs the controllers until the command's context ends.
+func Run(command *cobra.Command, options Options) error {
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options.Log)))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server (in a cluster, or with --kubeconfig): %w", err)
+	}
+	config.QPS, config.Burst = options.QPS, options.Burst
+	settings, err := managerOptions(options)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, settings)
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	for _, controller := range controllers {
+		if !options.runs(controller.name) {
+			continue
+		}
+		if err := controller.add(mgr, options); err != nil {
+			return err
+		}
+	}
+	if err := addProbes(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(command.Context())
+}
+
+func managerOptions(options Options) (ctrl.Options, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	stored, err := cacheOptions(options.Namespace)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	return ctrl.Options{
+		Scheme: scheme,
+		Cache:  stored,
+		Metrics: metricsserver.Options{
+			BindAddress:    options.MetricsBindAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		HealthProbeBindAddress:  options.HealthProbeBindAddress,
+		LeaderElection:          options.LeaderElect,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: options.Namespace,
+		// The program ends when the manager does, so the lease can be given back
+		// and a new replica need not wait for it to run out.
+		LeaderElectionReleaseOnCancel: true,
+	}, nil
+}
+
+// newScheme knows every kind that a controller touches.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, install := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, mcfgv1.Install, imagemodev1alpha1.AddToScheme,
+	} {
+		if err := install(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// cacheOptions keep to one namespace what the controller has rights to in that
+// one only. Of Jobs and Pods the cache holds those of builds: a controller that
+// looks at pods of nodes has to read them from the API server.
+func cacheOptions(namespace string) (cache.Options, error) {
+	ofBuilds, err := labels.NewRequirement(keys.LabelEphemeralBuildObject, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("select what belongs to builds: %w", err)
+	}
+	all := map[string]cache.Config{namespace: {}}
+	builds := map[string]cache.Config{namespace: {LabelSelector: labels.NewSelector().Add(*ofBuilds)}}
+	return cache.Options{
+		// Managed fields are of no use here and are a good part of an object.
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:    {Namespaces: all},
+			&corev1.ConfigMap{}: {Namespaces: all},
+			&batchv1.Job{}:      {Namespaces: builds},
+			&corev1.Pod{}:       {Namespaces: builds},
+		},
+	}, nil
+}
+
+func addProbes(mgr ctrl.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("serve /healthz: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("serve /readyz: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package machineosbuild
+
+import (
+	"os"
+	"path"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+)
+
+// What builder pods are made with.
+const (
+	// builderServiceAccount has no rights, and its token is not mounted.
+	builderServiceAccount = "imagemode-builder"
+	// builderContainer writes the result; copyContainer goes before it.
+	builderContainer = "build"
+	copyContainer    = "copy-credentials"
+)
+
+// Directories in a builder pod.
+const (
+	// inputsDirectory is a memory volume. The builder reads the credentials from
+	// there and unlinks them before any text of a user runs.
+	inputsDirectory = "/run/imagemode/build"
+	// suppliesDirectory is where the init container finds the Secrets. The
+	// builder's container does not have it.
+	suppliesDirectory = "/run/imagemode/supplies"
+	// storageDirectory holds images and layers. It is on a volume, because
+	// overlay does not work on a container's own overlay.
+	storageDirectory = "/var/lib/imagemode/storage"
+)
+
+const (
+	// backoffLimit is the number of further attempts of a failed build, each in a
+	// new pod: what a registry or a repository refuses now it may give later.
+	backoffLimit = 3
+	// succeededJobTTL leaves time to look at a Job that is done; failedJobTTL
+	// leaves a day to find out what went wrong.
+	succeededJobTTL = int32(10 * 60)
+	failedJobTTL    = int32(24 * 60 * 60)
+)
+
+// Sizes. An OS image has some gigabytes, twice: as layers and unpacked.
+var (
+	builderRequests = corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("250m"),
+		corev1.ResourceMemory:           resource.MustParse("512Mi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"),
+	}
+	// There is no CPU limit: a build may take what is idle.
+	builderLimits = corev1.ResourceList{
+		corev1.ResourceMemory:           resource.MustParse("4Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("40Gi"),
+	}
+	copyRequests = corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("10m"),
+		corev1.ResourceMemory: resource.MustParse("32Mi"),
+	}
+	// inputsSize holds a packed request (at most 1 MiB), credentials and a trust bundle.
+	inputsSize = resource.MustParse("16Mi")
+)
+
+// proxyVariables reach the builder from the controller's own environment.
+var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+
+// newJob returns the Job of a build. It is suspended: its inputs are made when
+// its UID is known, as their owner, and only then may a pod start.
+func newJob(build *mcfgv1.MachineOSBuild, options Options) *batchv1.Job {
+	labels := inputLabels(build)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       options.Namespace,
+			Name:            jobName(build.Name),
+			Labels:          labels,
+			Annotations:     map[string]string{keys.AnnotationFullName: build.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(build, mcfgv1.GroupVersion.WithKind("MachineOSBuild"))},
+		},
+		Spec: batchv1.JobSpec{
+			Suspend:               ptr.To(true),
+			BackoffLimit:          ptr.To(int32(backoffLimit)),
+			ActiveDeadlineSeconds: ptr.To(int64(options.BuilderDeadline.Seconds())),
+			PodFailurePolicy:      ignoreDisruptions(),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{keys.AnnotationFullName: build.Name}},
+				Spec:       builderPod(build, options),
+			},
+		},
+	}
+}
+
+// ignoreDisruptions keeps evictions and preemption from using up an attempt.
+func ignoreDisruptions() *batchv1.PodFailurePolicy {
+	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+		Action: batchv1.PodFailurePolicyActionIgnore,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
+		},
+	}}}
+}
+
+func builderPod(build *mcfgv1.MachineOSBuild, options Options) corev1.PodSpec {
+	selector := map[string]string{corev1.LabelArchStable: options.Architecture, corev1.LabelOSStable: "linux"}
+	for key, value := range options.BuilderNodeSelector {
+		selector[key] = value
+	}
+	return corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		ServiceAccountName:            builderServiceAccount,
+		AutomountServiceAccountToken:  ptr.To(false),
+		EnableServiceLinks:            ptr.To(false),
+		HostUsers:                     ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To(int64(10)),
+		NodeSelector:                  selector,
+		Tolerations:                   options.BuilderTolerations,
+		InitContainers:                []corev1.Container{copyCredentials(options)},
+		Containers:                    []corev1.Container{buildImage(options)},
+		Volumes:                       builderVolumes(build),
+	}
+}
+
+// copyCredentials copies the inputs, Secrets among them, to a volume on which
+// the builder can delete them: a mounted Secret cannot be deleted from.
+func copyCredentials(options Options) corev1.Container {
+	return corev1.Container{
+		Name:                     copyContainer,
+		Image:                    options.BuilderImage,
+		Args:                     []string{"copy-credentials", "--from", suppliesDirectory, "--to", inputsDirectory},
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources:                corev1.ResourceRequirements{Requests: copyRequests},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                ptr.To(int64(0)),
+			AllowPrivilegeEscalation: ptr.To(false),
+			ReadOnlyRootFilesystem:   ptr.To(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "supplies", MountPath: suppliesDirectory, ReadOnly: true},
+			{Name: "inputs", MountPath: inputsDirectory},
+		},
+	}
+}
+
+// buildImage is the builder. Its capabilities count inside the pod's user
+// namespace only: mounting layers (SYS_ADMIN), file capabilities of packages
+// (SETFCAP), whiteouts (MKNOD), and running a step in the image's root
+// (SYS_CHROOT). Outside they are those of an unprivileged user.
+func buildImage(options Options) corev1.Container {
+	return corev1.Container{
+		Name:  builderContainer,
+		Image: options.BuilderImage,
+		Args: []string{
+			"build", "--dir", inputsDirectory, "--storage", storageDirectory,
+			"--result", corev1.TerminationMessagePathDefault,
+		},
+		Env:                      proxyEnvironment(),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources:                corev1.ResourceRequirements{Requests: builderRequests, Limits: builderLimits},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser: ptr.To(int64(0)),
+			Capabilities: &corev1.Capabilities{
+				Add: []corev1.Capability{"SYS_ADMIN", "SETFCAP", "MKNOD", "SYS_CHROOT"},
+			},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "inputs", MountPath: inputsDirectory},
+			{Name: "storage", MountPath: storageDirectory},
+		},
+	}
+}
+
+func proxyEnvironment() []corev1.EnvVar {
+	var environment []corev1.EnvVar
+	for _, name := range proxyVariables {
+		if value := os.Getenv(name); value != "" {
+			environment = append(environment, corev1.EnvVar{Name: name, Value: value})
+		}
+	}
+	return environment
+}
+
+// builderVolumes: the supplies have the layout that the builder expects of its
+// directory.
+func builderVolumes(build *mcfgv1.MachineOSBuild) []corev1.Volume {
+	supplies := &corev1.ProjectedVolumeSource{
+		DefaultMode: ptr.To(int32(0o400)),
+		Sources: []corev1.VolumeProjection{
+			projectSecret(pullSecretName(build.Name), request.FilePullAuth),
+			projectSecret(pushSecretName(build.Name), request.FilePushAuth),
+			projectConfigMap(requestName(build.Name), path.Base(request.FileRequest), request.FileRequest, false),
+			projectConfigMap(trustBundleName(build.Name), keys.KeyTrustBundle, request.FileTrustBundle, true),
+		},
+	}
+	inputs := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &inputsSize}
+	return []corev1.Volume{
+		{Name: "supplies", VolumeSource: corev1.VolumeSource{Projected: supplies}},
+		{Name: "inputs", VolumeSource: corev1.VolumeSource{EmptyDir: inputs}},
+		{Name: "storage", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+}
+
+func projectSecret(name, file string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Items:                []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: file}},
+	}}
+}
+
+func projectConfigMap(name, key, file string, optional bool) corev1.VolumeProjection {
+	return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Items:                []corev1.KeyToPath{{Key: key, Path: file}},
+		Optional:             &optional,
+	}}
+}

@@ -1,0 +1,212 @@
+package machineosbuild
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+)
+
+// scope is everything that decisions about one MachineOSConfig depend on, as
+// it was read at the start of a reconcile. A pointer is nil, and a map lacks the
+// entry, when the object does not exist.
+type scope struct {
+	config   *mcfgv1.MachineOSConfig
+	pool     *mcfgv1.MachineConfigPool
+	rendered *mcfgv1.MachineConfig
+	// builds are those that this very MachineOSConfig (by UID) owns, oldest first,
+	// without those being deleted.
+	builds []mcfgv1.MachineOSBuild
+	// secrets are those that secretRefs names, by name.
+	secrets map[string]*corev1.Secret
+	// trustBundle is a PEM bundle; empty: there is none.
+	trustBundle string
+	// namespace, architecture, nodePullSecret and globalPullSecret are Options'.
+	namespace        string
+	architecture     string
+	nodePullSecret   string
+	globalPullSecret string
+}
+
+// secretRef is one Secret that a MachineOSConfig needs, and what says so.
+type secretRef struct {
+	name string
+	// source is the field, annotation or flag that names the Secret.
+	source string
+}
+
+// pushSecretRef is the Secret to push the image with.
+func (s *scope) pushSecretRef() secretRef {
+	return secretRef{name: s.config.Spec.RenderedImagePushSecret.Name, source: "spec.renderedImagePushSecret.name"}
+}
+
+// basePullSecretRef is the Secret to pull base images with; its name is empty
+// when the MachineOSConfig names none.
+func (s *scope) basePullSecretRef() secretRef {
+	ref := secretRef{source: "spec.baseImagePullSecret.name"}
+	if s.config.Spec.BaseImagePullSecret != nil {
+		ref.name = s.config.Spec.BaseImagePullSecret.Name
+	}
+	return ref
+}
+
+// nodePullSecretRef is the Secret the nodes pull with: the MachineOSConfig's
+// own, else that of all pools, else the cluster's where it exists. Its name is
+// empty when there is none of them.
+func (s *scope) nodePullSecretRef() secretRef {
+	if name := s.config.Annotations[keys.AnnotationNodePullSecret]; name != "" {
+		return secretRef{name: name, source: "annotation " + keys.AnnotationNodePullSecret}
+	}
+	if s.nodePullSecret != "" {
+		return secretRef{name: s.nodePullSecret, source: "--node-pull-secret"}
+	}
+	if s.secrets[s.globalPullSecret] != nil {
+		return secretRef{name: s.globalPullSecret, source: "--global-pull-secret"}
+	}
+	return secretRef{}
+}
+
+// secretNames lists the Secrets that a MachineOSConfig refers to in any way.
+func (s *scope) secretNames() []string {
+	names := []string{
+		s.pushSecretRef().name, s.basePullSecretRef().name, s.globalPullSecret,
+		s.nodePullSecret, s.config.Annotations[keys.AnnotationNodePullSecret],
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+// buildNamed returns the build of a name, or nil.
+func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
+	for i := range s.builds {
+		if s.builds[i].Name == name {
+			return &s.builds[i]
+		}
+	}
+	return nil
+}
+
+// gatherer reads scopes.
+type gatherer struct {
+	reader  client.Reader
+	options Options
+}
+
+// gather reads what there is for a MachineOSConfig. What does not exist is no
+// error.
+func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (*scope, error) {
+	s := &scope{
+		config:           config,
+		secrets:          map[string]*corev1.Secret{},
+		namespace:        g.options.Namespace,
+		architecture:     g.options.Architecture,
+		nodePullSecret:   g.options.NodePullSecret,
+		globalPullSecret: g.options.GlobalPullSecret,
+	}
+	var err error
+	if s.pool, err = find[mcfgv1.MachineConfigPool](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
+		return nil, err
+	}
+	if s.pool != nil && s.pool.Spec.Configuration.Name != "" {
+		if s.rendered, err = find[mcfgv1.MachineConfig](ctx, g.reader, "", s.pool.Spec.Configuration.Name); err != nil {
+			return nil, err
+		}
+	}
+	if s.builds, err = g.buildsOf(ctx, config); err != nil {
+		return nil, err
+	}
+	return s, g.gatherNamespace(ctx, s)
+}
+
+// gatherNamespace reads what stands in the namespace.
+func (g *gatherer) gatherNamespace(ctx context.Context, s *scope) error {
+	for _, name := range s.secretNames() {
+		secret, err := find[corev1.Secret](ctx, g.reader, s.namespace, name)
+		if err != nil {
+			return err
+		}
+		if secret != nil {
+			s.secrets[name] = secret
+		}
+	}
+	bundle, err := find[corev1.ConfigMap](ctx, g.reader, s.namespace, keys.ConfigMapTrustBundle)
+	if err != nil {
+		return err
+	}
+	if bundle != nil {
+		s.trustBundle = bundle.Data[keys.KeyTrustBundle]
+	}
+	return nil
+}
+
+// buildsOf lists the builds of a MachineOSConfig by its UID: a deleted one of
+// the same name may have left some behind.
+func (g *gatherer) buildsOf(ctx context.Context, config *mcfgv1.MachineOSConfig) ([]mcfgv1.MachineOSBuild, error) {
+	var list mcfgv1.MachineOSBuildList
+	selector := client.MatchingLabels{keys.LabelMachineOSConfig: labelValue(config.Name)}
+	if err := g.reader.List(ctx, &list, selector); err != nil {
+		return nil, fmt.Errorf("list the MachineOSBuilds of MachineOSConfig %s: %w", config.Name, err)
+	}
+	builds := slices.DeleteFunc(list.Items, func(build mcfgv1.MachineOSBuild) bool {
+		return !isOwnedBy(&build, config.UID) || build.DeletionTimestamp != nil
+	})
+	slices.SortFunc(builds, func(a, b mcfgv1.MachineOSBuild) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return builds, nil
+}
+
+// buildScope is everything that decisions about one MachineOSBuild depend on.
+type buildScope struct {
+	build *mcfgv1.MachineOSBuild
+	// owner is the scope of its MachineOSConfig; nil when that is gone.
+	owner *scope
+	// job is the Job that this very MachineOSBuild owns, or nil.
+	job *batchv1.Job
+	// isJobNameTaken is true when a Job of the name exists that belongs to
+	// another MachineOSBuild, one of the same name that was deleted.
+	isJobNameTaken bool
+	// pods are the Job's, oldest first.
+	pods []corev1.Pod
+	// pushedDigest is the digest behind the build's tag in the registry. It is
+	// looked up only when the Job completed and no pod is left that says so;
+	// pushedProblem says why there is none.
+	pushedDigest, pushedProblem string
+}
+
+// objectPointer is a pointer to T that is an object of the API.
+type objectPointer[T any] interface {
+	*T
+	client.Object
+}
+
+// find reads an object; nil means that it does not exist.
+func find[T any, P objectPointer[T]](ctx context.Context, reader client.Reader, namespace, name string) (P, error) {
+	object := P(new(T))
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %T %s: %w", object, name, err)
+	}
+	return object, nil
+}
+
+// isOwnedBy reports whether an object's controller has the UID.
+func isOwnedBy(object metav1.Object, uid types.UID) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.UID == uid
+}

@@ -1,0 +1,294 @@
+package machineosbuild
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/containerfiles"
+)
+
+// action is what to do next about a MachineOSBuild.
+type action string
+
+const (
+	// leave it alone: somebody else acts next.
+	leave action = "leave"
+	// clean up after a build that ended.
+	clean action = "clean"
+	// finish it: its state is final.
+	finish action = "finish"
+	// stop its Job, then finish it.
+	stop action = "stop"
+	// start it: create its Job.
+	start action = "start"
+	// resume its Job, after making the inputs.
+	resume action = "resume"
+	// report how far it is.
+	report action = "report"
+)
+
+// step is the answer to a buildScope.
+type step struct {
+	action action
+	// state is to be written; for finish, stop, resume and report, and for leave
+	// where there is something to say.
+	state *state
+	// blueprint is what to build; for start and resume.
+	blueprint *blueprint
+}
+
+// stepRule is one rule of a build's life. next returns nil when it does not
+// apply.
+type stepRule struct {
+	says string
+	next func(*buildScope) *step
+}
+
+// life is a build's life: the first rule that applies counts.
+var life = []stepRule{
+	{"what ended stays as it is, without credentials in the cluster", whenEnded},
+	{"without its MachineOSConfig a build is left to the garbage collector", whenOrphaned},
+	{"a Job that completed gives the image, even if another build was chosen meanwhile", whenCompleted},
+	{"another build was chosen: this one is interrupted", whenSuperseded},
+	{"a Job that failed gives the reason", whenJobFailed},
+	{"a Job that vanished interrupts the build", whenJobVanished},
+	{"a Job at work is reported on", whenJobRuns},
+	{"a Job of an earlier build of the same name has to go first", whenJobNameTaken},
+	{"a build whose inputs changed under it waits to be replaced", whenOutdated},
+	{"a Containerfile that does not parse fails without a pod", whenContainerfileWrong},
+	{"a missing secret is waited for", whenSecretsMissing},
+	{"a Job that was created gets its inputs and is let go", whenJobSuspended},
+	{"a new build gets a Job", func(s *buildScope) *step { return &step{action: start, blueprint: s.blueprint()} }},
+}
+
+// nextStep says what to do about a MachineOSBuild. It is a pure function.
+func nextStep(s *buildScope) *step {
+	for _, rule := range life {
+		if next := rule.next(s); next != nil {
+			return next
+		}
+	}
+	return &step{action: leave}
+}
+
+func whenEnded(s *buildScope) *step {
+	if !isTerminal(s.build) {
+		return nil
+	}
+	return &step{action: clean}
+}
+
+func whenOrphaned(s *buildScope) *step {
+	if s.owner != nil {
+		return nil
+	}
+	return &step{action: leave}
+}
+
+func whenCompleted(s *buildScope) *step {
+	if s.job == nil || !jobHas(s.job, batchv1.JobComplete) {
+		return nil
+	}
+	if result, found := resultOf(s.job, s.pods); found {
+		return finishWith(stateOf(result))
+	}
+	if s.pushedDigest != "" {
+		return finishWith(state{phase: mcfgv1.MachineOSBuildSucceeded, digest: s.pushedDigest})
+	}
+	return finishWith(failedState(request.Failure{
+		Class: request.Internal,
+		Message: fmt.Sprintf("Job %s completed, but its pod was deleted before its result was read, and %s",
+			s.job.Name, orElse(s.pushedProblem, "its image cannot be found")),
+	}))
+}
+
+func whenSuperseded(s *buildScope) *step {
+	if !isSuperseded(s.build) {
+		return nil
+	}
+	return &step{action: stop, state: &state{
+		phase: mcfgv1.MachineOSBuildInterrupted, reason: "Superseded",
+		message: fmt.Sprintf("MachineOSBuild %s was chosen instead", s.build.Annotations[keys.AnnotationSupersededBy]),
+	}}
+}
+
+func whenJobFailed(s *buildScope) *step {
+	if s.job == nil || !jobHas(s.job, batchv1.JobFailed) {
+		return nil
+	}
+	condition := jobCondition(s.job, batchv1.JobFailed)
+	if condition.Reason == batchv1.JobReasonDeadlineExceeded {
+		return finishWith(failedState(request.Failure{
+			Class: request.Resources,
+			Message: fmt.Sprintf("the build did not end within %s (--builder-deadline); its last state: %s",
+				deadlineOf(s.job), progressOf(s).orUsual()),
+		}))
+	}
+	if result, found := resultOf(s.job, s.pods); found && result.Failure != nil {
+		return finishWith(stateOf(result))
+	}
+	return finishWith(failedState(request.Failure{
+		Class:   request.Internal,
+		Message: fmt.Sprintf("Job %s failed (%s: %s), and no pod of it is left to say why", s.job.Name, condition.Reason, condition.Message),
+	}))
+}
+
+// whenJobVanished: a Job that was recorded in the status existed.
+func whenJobVanished(s *buildScope) *step {
+	if s.job != nil && s.job.DeletionTimestamp == nil || s.build.Status.Builder == nil {
+		return nil
+	}
+	return &step{action: finish, state: &state{
+		phase: mcfgv1.MachineOSBuildInterrupted, reason: "JobDeleted",
+		message: fmt.Sprintf("Job %s was deleted before it ended; set the annotation %s on the MachineOSConfig to build again",
+			jobName(s.build.Name), keys.AnnotationRebuild),
+	}}
+}
+
+func whenJobRuns(s *buildScope) *step {
+	if s.job == nil || isSuspended(s.job) {
+		return nil
+	}
+	progress := progressOf(s)
+	return &step{action: report, state: &progress}
+}
+
+func whenJobNameTaken(s *buildScope) *step {
+	if !s.isJobNameTaken {
+		return nil
+	}
+	return hold("Job %s of a deleted MachineOSBuild of the same name is still there", jobName(s.build.Name))
+}
+
+func whenOutdated(s *buildScope) *step {
+	if print := s.blueprint(); print != nil && print.name == s.build.Name {
+		return nil
+	}
+	// The MachineOSConfig's reconciler plans another one, or shows what is missing.
+	return &step{action: leave}
+}
+
+func whenContainerfileWrong(s *buildScope) *step {
+	mistake := s.blueprint().mistake
+	if mistake == nil {
+		return nil
+	}
+	return finishWith(failedState(failureOf(mistake)))
+}
+
+// failureOf classifies a mistake in the Containerfile.
+func failureOf(mistake error) request.Failure {
+	failure := request.Failure{Class: request.Containerfile, Message: mistake.Error()}
+	if located, ok := mistake.(*containerfiles.Error); ok {
+		failure.Line, failure.Message = located.Line, located.Message
+	}
+	return failure
+}
+
+func whenSecretsMissing(s *buildScope) *step {
+	if missing := firstProblem(s.owner, secretRules); missing != nil {
+		return hold("%s", missing.message)
+	}
+	return nil
+}
+
+func whenJobSuspended(s *buildScope) *step {
+	if s.job == nil {
+		return nil
+	}
+	return &step{action: resume, blueprint: s.blueprint()}
+}
+
+func finishWith(s state) *step { return &step{action: finish, state: &s} }
+
+// hold keeps a build from starting and says why.
+func hold(format string, arguments ...any) *step {
+	return &step{action: leave, state: &state{
+		phase: mcfgv1.MachineOSBuildPrepared, reason: "Waiting", message: fmt.Sprintf(format, arguments...),
+	}}
+}
+
+// blueprint is what the MachineOSConfig asks for now, as an attempt with the
+// counters of this build; nil while nothing can be planned.
+func (s *buildScope) blueprint() *blueprint {
+	if firstProblem(s.owner, preconditions) != nil {
+		return nil
+	}
+	recorded, _ := decodeCounters(s.build.Annotations)
+	return draw(s.owner, recorded)
+}
+
+// progressOf says how far a Job at work is. A build never goes back from
+// Building to Prepared, though a second pod may have to wait again.
+func progressOf(s *buildScope) state {
+	newest := newestPod(s.pods)
+	isBuilding := phaseOf(s.build) == mcfgv1.MachineOSBuilding || len(s.pods) > 1
+	if newest != nil && newest.Status.Phase != corev1.PodPending {
+		isBuilding = true
+	}
+	progress := state{phase: mcfgv1.MachineOSBuildPrepared}
+	if isBuilding {
+		progress.phase = mcfgv1.MachineOSBuilding
+	}
+	if newest != nil {
+		progress.message = waitingFor(newest)
+	}
+	if attempt := s.failedPods(); attempt > 0 && progress.message == "" {
+		progress.message = fmt.Sprintf("Image Build In Progress, attempt %d of %d", attempt+1, backoffLimit+1)
+	}
+	return progress
+}
+
+// orUsual is the message, or that of the phase.
+func (s state) orUsual() string {
+	for _, known := range phases {
+		if known.phase == s.phase {
+			return orElse(s.message, known.message)
+		}
+	}
+	return s.message
+}
+
+func (s *buildScope) failedPods() int {
+	if s.job == nil {
+		return 0
+	}
+	return min(int(s.job.Status.Failed), backoffLimit)
+}
+
+func newestPod(pods []corev1.Pod) *corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	return &pods[len(pods)-1]
+}
+
+func jobHas(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	return jobCondition(job, kind) != nil
+}
+
+// jobCondition returns a condition that is True, or nil.
+func jobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if condition := &job.Status.Conditions[i]; condition.Type == kind && condition.Status == corev1.ConditionTrue {
+			return condition
+		}
+	}
+	return nil
+}
+
+func deadlineOf(job *batchv1.Job) time.Duration {
+	if job.Spec.ActiveDeadlineSeconds == nil {
+		return 0
+	}
+	return time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second
+}
+
+func isSuspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
