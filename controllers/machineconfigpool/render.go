@@ -7,20 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/coreos/ignition/v2/config/v3_6/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
-	"github.com/imagemode/imagemode/ignition"
 )
 
 // Reasons of the condition RenderDegraded.
 const (
 	reasonInvalidSelector   = "InvalidSelector"
 	reasonInvalidConfig     = "InvalidConfig"
+	reasonRefusedConfig     = "RefusedConfig"
 	reasonNoOSImage         = "NoOSImage"
 	reasonUnknownStream     = "UnknownStream"
 	reasonDefaultStreamGone = "DefaultStreamGone"
@@ -81,50 +79,6 @@ func render(pool string, sources []*mcfgv1.MachineConfig, images images) (*rende
 	result := &rendered{spec: spec, sources: sources, isOverridden: images.isOverridden}
 	result.name, result.fullName, err = renderedName(pool, spec)
 	return result, err
-}
-
-// mergeIgnition merges the Ignition configs of sources and returns the result
-// as canonical JSON.
-func mergeIgnition(sources []*mcfgv1.MachineConfig) ([]byte, error) {
-	merged, err := ignition.Parse(nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, source := range sources {
-		config, err := ignition.Parse(source.Spec.Config.Raw)
-		if err != nil {
-			return nil, &renderError{
-				reason:  reasonInvalidConfig,
-				message: fmt.Sprintf("MachineConfig %s: spec.config: %v", source.Name, err),
-			}
-		}
-		merged = ignition.Merge(merged, config)
-	}
-	return encodeIgnition(merged, sources)
-}
-
-// encodeIgnition writes the merged config and reads it back: two valid configs
-// can merge into one that is not.
-func encodeIgnition(merged types.Config, sources []*mcfgv1.MachineConfig) ([]byte, error) {
-	encoded, err := json.Marshal(merged)
-	if err != nil {
-		return nil, fmt.Errorf("encode the merged Ignition config: %w", err)
-	}
-	if _, err := ignition.Parse(encoded); err != nil {
-		return nil, &renderError{
-			reason:  reasonInvalidConfig,
-			message: fmt.Sprintf("MachineConfigs %s do not go together: %v", strings.Join(namesOf(sources), ", "), err),
-		}
-	}
-	return encoded, nil
-}
-
-func namesOf(configs []*mcfgv1.MachineConfig) []string {
-	names := make([]string, 0, len(configs))
-	for _, config := range configs {
-		names = append(names, config.Name)
-	}
-	return names
 }
 
 // renderedHashLength is the number of hex digits of the content's SHA-256 in a name.
