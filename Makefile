@@ -27,8 +27,11 @@ IMAGEMODE_CACHE ?= $(HOME)/.cache/imagemode
 export IMAGEMODE_CACHE
 export KUBEBUILDER_ASSETS ?= $(IMAGEMODE_CACHE)/bin
 
-# The cluster command is a module of its own, without the tags above.
-CLUSTER := cd test/cluster && GOFLAGS=-buildvcs=false $(GO) run .
+# The cluster command is a module of its own, without the tags above. Its package
+# that links all of Kubernetes has no tests.
+CLUSTER_GO := cd test/cluster && GOFLAGS=-buildvcs=false $(GO)
+CLUSTER := $(CLUSTER_GO) run .
+CLUSTER_PACKAGES := $$($(GO) list ./... | grep -v /kubernetes$$)
 
 ##@ Try it
 
@@ -52,11 +55,12 @@ verify: packages ## Check formatting and that generated files are up to date
 .PHONY: lint
 lint: packages ## Check the code for common mistakes
 	$(GO) vet -tags=$(TAGS),envtest,e2e ./...
+	$(CLUSTER_GO) vet $(CLUSTER_PACKAGES)
 
 .PHONY: unit
 unit: packages ## Unit tests, of the import rules too
 	$(GO) test ./...
-	cd test/cluster && GOFLAGS=-buildvcs=false $(GO) test $$($(GO) list ./... | grep -v /kubernetes$$)
+	$(CLUSTER_GO) test $(CLUSTER_PACKAGES)
 
 # The packages that have tests for a real API server, found by their build tag.
 ENVTEST_PACKAGES = $(shell grep -rl --include='*_test.go' '^//go:build.*envtest' . | xargs -r dirname | sort -u)
@@ -103,9 +107,10 @@ openshift-crds:
 	  install -m 0644 $$crds/0000_80_machine-config_01_$$crd.crd.yaml config/crd/openshift/$${crd%%-*}.yaml || exit 1; \
 	done
 
+# The storage library, and so the builder, is compiled with cgo.
 .PHONY: packages
 packages:
-	@tools/install-packages gcc libc6-dev libseccomp-dev pkg-config
+	@tools/install-packages gcc libc6-dev
 
 ##@ Local cluster
 

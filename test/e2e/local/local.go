@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -126,7 +127,9 @@ func (c *Cluster) clusterCommand(ctx context.Context, arguments ...string) *exec
 	command.Dir = filepath.Join(c.Root, "test/cluster")
 	// The tags of the root module would compile everything a second time.
 	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	// "go run" passes no signal on: interrupt the program with it, as a group.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
 	command.WaitDelay = stopGrace
 	return command
 }
