@@ -13,7 +13,7 @@ export GOFLAGS := -buildvcs=false -tags=$(TAGS)
 GO ?= go
 GO_DIR := /usr/local/go/bin
 ifeq ($(shell command -v $(GO)),)
-  ifneq ($(MAKECMDGOALS),help)
+  ifneq ($(filter-out help,$(MAKECMDGOALS)),)
     ifneq ($(wildcard $(GO_DIR)/go),)
       $(error go is not in PATH, but in $(GO_DIR): run "export PATH=$$PATH:$(GO_DIR)" and try again)
     else
