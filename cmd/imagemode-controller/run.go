@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,8 +23,10 @@ import (
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/machineconfigpool"
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
+	rollout "github.com/imagemode/imagemode/rollout/controller"
 )
 
 // leaseName is the Lease that replicas of the controller elect a leader by.
@@ -40,6 +43,11 @@ var controllers = []struct {
 	{"osimagestream", func(mgr ctrl.Manager, o Options) error {
 		return osimagestream.Add(mgr, osimagestream.Options{Namespace: o.Namespace, DefaultStream: o.DefaultStream})
 	}},
+	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
+		return machineconfigpool.Add(mgr, machineconfigpool.Options{
+			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Version: version(),
+		})
+	}},
 	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
 		return machineosbuild.Add(mgr, machineosbuild.Options{
 			Namespace:           o.Namespace,
@@ -51,6 +59,17 @@ var controllers = []struct {
 			GlobalPullSecret:    o.GlobalPullSecret,
 		})
 	}},
+	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
+		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace})
+	}},
+}
+
+// version is that of the module this program was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
 }
 
 func controllerNames() []string {
