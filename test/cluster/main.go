@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/lifecycle"
 	"github.com/imagemode/imagemode/test/cluster/lock"
+	"github.com/imagemode/imagemode/test/cluster/ownimages"
 	"github.com/imagemode/imagemode/test/cluster/source"
 )
 
@@ -60,7 +62,23 @@ func newCommand() *cobra.Command {
 			RunE: locked(&options, lifecycle.Binaries),
 		},
 	)
+	root.AddCommand(newImagesCommand(&options))
 	return root
+}
+
+func newImagesCommand(options *lifecycle.Options) *cobra.Command {
+	tag := "dev"
+	command := &cobra.Command{
+		Use: "images", Short: "Build imagemode's own images and push them to the cluster's registry", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := ownimages.Publish(command.Context(), ownimages.Options{
+				Source: options.Source, BuildDir: filepath.Join(options.CacheDir, "images"), Tag: tag, Log: options.Log,
+			})
+			return err
+		},
+	}
+	command.Flags().StringVar(&tag, "tag", tag, "tag of the images")
+	return command
 }
 
 // complete finds the checkout and the cache.
