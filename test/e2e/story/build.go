@@ -81,6 +81,9 @@ func (f *buildFollower) lookAtPods(ctx context.Context, build string) {
 		}
 		f.podSeen[pod.Name] = string(pod.Status.Phase)
 		f.story.Log.Line("  builder pod %s is %s", pod.Name, pod.Status.Phase)
+		if pod.Status.Phase == corev1.PodRunning {
+			go f.story.followLog(ctx, pod)
+		}
 		for _, line := range reportLines(pod) {
 			f.story.Log.Line("    %s", line)
 		}

@@ -102,3 +102,22 @@ func TestStateOfANodeInWords(t *testing.T) {
 		})
 	}
 }
+
+func TestLongOutputOfAStepIsCut(t *testing.T) {
+	log := []string{"step configs", "step containerfile"}
+	for range 3 * outputLines {
+		log = append(log, outputPrefix+"Get:1 figlet")
+	}
+	log = append(log, "step verify", outputPrefix+"ok")
+	var shown []string
+	filter := &logFilter{}
+	for _, line := range log {
+		if line, ok := filter.next(line); ok {
+			shown = append(shown, line)
+		}
+	}
+	want := 2 + outputLines + 1 + 2
+	if len(shown) != want || shown[len(shown)-1] != outputPrefix+"ok" {
+		t.Errorf("%d lines are shown, want %d: %v", len(shown), want, shown)
+	}
+}
