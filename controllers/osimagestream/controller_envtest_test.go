@@ -1,0 +1,168 @@
+//go:build envtest
+
+package osimagestream
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/test/envtest"
+)
+
+const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// patience is how long a test waits for the controller. It is done within
+// milliseconds; the machine may be busy.
+const patience = 30 * time.Second
+
+func start(t *testing.T) client.Client {
+	t.Helper()
+	log.SetLogger(zap.New(zap.UseDevMode(true)))
+	rest := envtest.Start(t)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Add(mgr, Options{Namespace: machineconfiguration.Namespace}); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	direct, err := client.New(rest, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: machineconfiguration.Namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	return direct
+}
+
+// eventually waits until the object says what is wanted.
+func eventually(t *testing.T, c client.Client, what string, isSo func(*mcfgv1.OSImageStream) bool) *mcfgv1.OSImageStream {
+	t.Helper()
+	object := &mcfgv1.OSImageStream{}
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		object = &mcfgv1.OSImageStream{}
+		if err = c.Get(t.Context(), client.ObjectKey{Name: "cluster"}, object); err == nil && isSo(object) {
+			return object
+		}
+	}
+	t.Fatalf("%s: not within %v; error %v, status %+v, annotations %v", what, patience, err, object.Status, object.Annotations)
+	return nil
+}
+
+func TestStreamsFollowTheConfigMap(t *testing.T) {
+	c := start(t)
+	configMap := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapStreams},
+		Data: map[string]string{
+			"debian-13": "osImage: registry.example.com/os/debian-13" + digest,
+			"debian-12": "osImage: registry.example.com/os/debian-12" + digest + "\nosExtensionsImage: registry.example.com/os/debian-12-extensions" + digest,
+			"tagged":    "osImage: registry.example.com/os/tagged:1",
+		},
+	}
+	if err := c.Create(t.Context(), configMap); err != nil {
+		t.Fatal(err)
+	}
+
+	object := eventually(t, c, "status", func(o *mcfgv1.OSImageStream) bool {
+		return len(o.Status.AvailableStreams) == 2 && o.Annotations[machineconfiguration.AnnotationProblems] != ""
+	})
+	if diff := cmp.Diff([]string{"debian-12", "debian-13"}, streams.Names(object.Status.AvailableStreams)); diff != "" {
+		t.Error(diff)
+	}
+	if object.Status.DefaultStream != "debian-12" || object.Spec.DefaultStream != "debian-12" {
+		t.Errorf("default: spec %q, status %q", object.Spec.DefaultStream, object.Status.DefaultStream)
+	}
+	if problems := object.Annotations[machineconfiguration.AnnotationProblems]; !strings.Contains(problems, "tagged") {
+		t.Errorf("problems = %q", problems)
+	}
+
+	t.Run("a mended entry leaves no problem", func(t *testing.T) {
+		delete(configMap.Data, "tagged")
+		if err := c.Update(t.Context(), configMap); err != nil {
+			t.Fatal(err)
+		}
+		object = eventually(t, c, "no problems", func(o *mcfgv1.OSImageStream) bool {
+			return o.Annotations[machineconfiguration.AnnotationProblems] == ""
+		})
+	})
+	t.Run("nothing is written when nothing changed", func(t *testing.T) {
+		metav1.SetMetaDataAnnotation(&configMap.ObjectMeta, "touched", "yes")
+		if err := c.Update(t.Context(), configMap); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		now := eventually(t, c, "object", func(*mcfgv1.OSImageStream) bool { return true })
+		if now.ResourceVersion != object.ResourceVersion {
+			t.Errorf("resourceVersion went from %s to %s", object.ResourceVersion, now.ResourceVersion)
+		}
+	})
+	t.Run("the default that a user chose outlives a deletion", func(t *testing.T) {
+		object.Spec.DefaultStream = "debian-13"
+		if err := c.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, c, "chosen default", func(o *mcfgv1.OSImageStream) bool { return o.Status.DefaultStream == "debian-13" })
+		if err := c.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, c, "made again", func(o *mcfgv1.OSImageStream) bool {
+			return o.UID != object.UID && o.Spec.DefaultStream == "debian-13" && o.Status.DefaultStream == "debian-13"
+		})
+	})
+	t.Run("a default that is gone is reported and not replaced", func(t *testing.T) {
+		delete(configMap.Data, "debian-13")
+		if err := c.Update(t.Context(), configMap); err != nil {
+			t.Fatal(err)
+		}
+		gone := eventually(t, c, "default gone", func(o *mcfgv1.OSImageStream) bool {
+			return o.Status.DefaultStream == "debian-12" && strings.Contains(o.Annotations[machineconfiguration.AnnotationProblems], "debian-13")
+		})
+		if gone.Spec.DefaultStream != "debian-13" {
+			t.Errorf("spec.defaultStream = %q", gone.Spec.DefaultStream)
+		}
+	})
+	t.Run("without the ConfigMap the known streams stay", func(t *testing.T) {
+		if err := c.Delete(t.Context(), configMap); err != nil {
+			t.Fatal(err)
+		}
+		kept := eventually(t, c, "problem", func(o *mcfgv1.OSImageStream) bool {
+			return strings.Contains(o.Annotations[machineconfiguration.AnnotationProblems], "no stream is left")
+		})
+		if len(kept.Status.AvailableStreams) != 1 {
+			t.Errorf("streams = %v", streams.Names(kept.Status.AvailableStreams))
+		}
+	})
+}
