@@ -98,7 +98,7 @@ const (
 
 // FailureClass tells apart what can go wrong on a node.
 //
-// +kubebuilder:validation:Enum=Registry;Authentication;ImageGone;ImageInvalid;WrongArchitecture;DiskFull;HostDrift;Environment;FinalizeFailed;Internal
+// +kubebuilder:validation:Enum=Registry;Authentication;ImageGone;ImageInvalid;Signature;WrongArchitecture;DiskFull;HostDrift;Environment;FinalizeFailed;Internal
 type FailureClass string
 
 // Failure classes of an attempt, from the texts of bootc.
@@ -107,6 +107,7 @@ const (
 	FailureAuthentication    FailureClass = "Authentication"
 	FailureImageGone         FailureClass = "ImageGone"
 	FailureImageInvalid      FailureClass = "ImageInvalid"
+	FailureSignature         FailureClass = "Signature"
 	FailureWrongArchitecture FailureClass = "WrongArchitecture"
 	FailureDiskFull          FailureClass = "DiskFull"
 	FailureHostDrift         FailureClass = "HostDrift"

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/rollout/bootc"
+)
+
+// stageTimeout bounds one download. What was fetched is kept, so that on a slow
+// line the next try goes on from there.
+const stageTimeout = 30 * time.Minute
+
+// shortTimeout bounds lock and unlock, which fetch a manifest at most.
+const shortTimeout = 5 * time.Minute
+
+// Options are what the agent has to be told.
+type Options struct {
+	// NodeName is the node's name and that of its NodeImage.
+	NodeName string
+	// PullSecretDir is where the Secret imagemode-node-pull is mounted, one file
+	// per ImageRollout. It need not exist.
+	PullSecretDir string
+}
+
+// Agent reconciles the NodeImage of its node with its host.
+type Agent struct {
+	client   client.Client
+	recorder events.EventRecorder
+	host     Host
+	options  Options
+	clock    func() time.Time
+	memory   memory
+
+	// reported is the status that was written last, to the object of that UID:
+	// the cache may still show the one before it.
+	reported    *v1alpha1.NodeImageStatus
+	reportedUID types.UID
+}
+
+// Add adds the agent to a manager whose cache holds the node's own NodeImage.
+func Add(mgr ctrl.Manager, host Host, options Options) error {
+	if options.NodeName == "" {
+		return fmt.Errorf("the agent does not know its node: set --node-name or NODE_NAME")
+	}
+	agent := &Agent{
+		client:   mgr.GetClient(),
+		recorder: mgr.GetEventRecorder("imagemode-agent"),
+		host:     host,
+		options:  options,
+		clock:    time.Now,
+	}
+	isOwn := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetName() == options.NodeName })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("agent").
+		For(&v1alpha1.NodeImage{}, builder.WithPredicates(isOwn, predicate.GenerationChangedPredicate{})).
+		Complete(agent)
+}
+
+// Reconcile makes one pass. Without a NodeImage the host is not even looked at.
+func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.NodeImage{}
+	if err := a.client.Get(ctx, request.NamespacedName, object); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	in, err := a.observe(ctx, object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	wasRebooting := isRebooting(in)
+	in.Attempt = settle(in)
+	decision := decide(in)
+	if !wasRebooting { // a report would claim that a newer spec was seen in time
+		if err := a.report(ctx, object, statusOf(a.statusBefore(object), object.Generation, in, decision)); err != nil {
+			return ctrl.Result{}, err
+		}
+		a.announce(ctx, object, in, decision)
+	}
+	a.memory.attempt = in.Attempt
+	if err := a.act(ctx, in, decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: decision.Again}, nil
+}
+
+func (a *Agent) statusBefore(object *v1alpha1.NodeImage) v1alpha1.NodeImageStatus {
+	if a.reported != nil && a.reportedUID == object.UID {
+		return *a.reported
+	}
+	return object.Status
+}
+
+// act does the one thing that was decided. The finished command whose end is
+// reported by now is dropped first, or the unit's name would be taken.
+func (a *Agent) act(ctx context.Context, in Inputs, decision Decision) error {
+	if in.Command.State == CommandFinished && in.Busy == "" {
+		if err := a.host.Forget(ctx, unitBootc); err != nil {
+			return err
+		}
+	}
+	if isSpent(in) {
+		if err := a.host.RemoveFile(intentPath); err != nil {
+			return err
+		}
+	}
+	switch decision.Action {
+	case Cancel:
+		return a.host.Forget(ctx, unitBootc)
+	case Stage:
+		return a.start(ctx, in, bootc.StageArguments(in.Desired, in.Features), stageTimeout)
+	case Lock:
+		return a.start(ctx, in, bootc.LockArguments(), shortTimeout)
+	case Unlock:
+		if err := writeIntent(a.host, newIntent(in, false)); err != nil {
+			return err
+		}
+		return a.start(ctx, in, bootc.UnlockArguments(), shortTimeout)
+	case Reboot:
+		return a.reboot(ctx, in)
+	}
+	return nil
+}
+
+func (a *Agent) start(ctx context.Context, in Inputs, arguments []string, timeout time.Duration) error {
+	if in.Spec.PullSecretHash != "" && in.Secret.hash() == in.Spec.PullSecretHash {
+		if err := writeAuthFile(a.host, in.Secret); err != nil {
+			return fmt.Errorf("registry credentials could not be brought to the host: %w", err)
+		}
+	}
+	log.FromContext(ctx).Info("starting bootc on the host", "arguments", arguments[1:])
+	return a.host.Start(ctx, unitBootc, arguments, timeout)
+}
+
+// reboot records that the image was seen ready, once per boot, and reboots.
+func (a *Agent) reboot(ctx context.Context, in Inputs) error {
+	if !isRebooting(in) {
+		if err := writeIntent(a.host, newIntent(in, true)); err != nil {
+			return err
+		}
+	}
+	log.FromContext(ctx).Info("rebooting the host", "image", in.Spec.DesiredImage)
+	return a.host.Reboot(ctx)
+}
+
+// announce makes an event of a failure that is new, and of a reboot.
+func (a *Agent) announce(ctx context.Context, object *v1alpha1.NodeImage, in Inputs, decision Decision) {
+	last, before := in.Attempt, a.memory.attempt
+	isNews := last != nil && last.Class != "" && (before == nil || before.Class != last.Class || before.Image != last.Image)
+	switch {
+	case isNews:
+		a.recorder.Eventf(object, nil, corev1.EventTypeWarning, string(last.Class), "Stage", "%s", last.Message)
+		log.FromContext(ctx).Info("bootc failed", "class", last.Class, "permanent", last.Permanent, "failures", last.Failures, "message", last.Message)
+	case decision.Action == Reboot:
+		a.recorder.Eventf(object, nil, corev1.EventTypeNormal, ReasonRebooting, "Reboot", "rebooting into %s", in.Spec.DesiredImage)
+	}
+}

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"io/fs"
+	"time"
+)
+
+// Names of the transient units. There is one for everything that changes the
+// host, so that two such commands can never run at once.
+const (
+	// unitBootc runs switch and upgrade.
+	unitBootc = "imagemode-bootc.service"
+	// unitQuery runs status and help.
+	unitQuery = "imagemode-bootc-query.service"
+)
+
+// Host is the machine that the agent looks after. Paths are the host's own.
+type Host interface {
+	// Run runs a command to its end and returns what it printed. A command
+	// that exits with another code than 0 is no error. context.DeadlineExceeded
+	// comes back when it takes longer than timeout; it is then stopped.
+	Run(ctx context.Context, unit string, arguments []string, timeout time.Duration) (Output, error)
+	// Start starts a command and returns at once. It fails while the unit
+	// exists, running or finished: see Command and Forget.
+	Start(ctx context.Context, unit string, arguments []string, timeout time.Duration) error
+	// Command is what the unit runs or has run, also when another process
+	// started it: this is how a restarted agent finds its work again.
+	Command(ctx context.Context, unit string) (Command, error)
+	// Forget stops the unit if it runs, waits until it has ended, and lets
+	// systemd drop it. A unit that does not exist is no error.
+	Forget(ctx context.Context, unit string) error
+	// Reboot asks for an orderly reboot and returns before it happens. Asking
+	// again is harmless.
+	Reboot(ctx context.Context) error
+	// BootID is the host's boot id; it is another after every reboot.
+	BootID() (string, error)
+	// ReadFile returns fs.ErrNotExist for a file that is not there.
+	ReadFile(path string) ([]byte, error)
+	// WriteFile replaces a file so that, also after a power cut, either the old
+	// content or the new one is there. Missing directories are made.
+	WriteFile(path string, content []byte, mode fs.FileMode) error
+	// RemoveFile removes a file; one that is not there is no error.
+	RemoveFile(path string) error
+}
+
+// Output is what a finished command left.
+type Output struct {
+	// ExitCode is the exit status, or -1 when the command was killed by a
+	// signal or could not be started.
+	ExitCode int
+	// Result is systemd's word for the end: success, exit-code, signal, timeout …
+	Result string
+	// Stdout and Stderr are bounded; of a longer text the end is kept.
+	Stdout, Stderr string
+}
+
+// Succeeded says whether the command exited with 0.
+func (o Output) Succeeded() bool { return o.ExitCode == 0 && o.Result == "success" }
+
+// Command is a command in a unit.
+type Command struct {
+	State     CommandState
+	Arguments []string
+	// Started is when it was started, as the host's clock had it.
+	Started time.Time
+	// Output is set in state Finished only.
+	Output Output
+}
+
+// CommandState is how far a command is.
+type CommandState string
+
+const (
+	// CommandNone: the unit does not exist.
+	CommandNone CommandState = ""
+	// CommandRunning: the unit runs, or is on its way up or down.
+	CommandRunning CommandState = "Running"
+	// CommandFinished: the command has ended and its output can be read.
+	CommandFinished CommandState = "Finished"
+)

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/imagemode/imagemode/rollout/bootc"
+)
+
+// machine is a host in memory with bootc's documented behaviour: staged images
+// are lost in a power cut, locked ones at any reboot, unlocked ones are applied.
+type machine struct {
+	boots    int
+	booted   bootc.Reference
+	rollback bootc.Reference
+	staged   bootc.Reference
+	locked   bool
+	features bootc.Features
+
+	files map[string][]byte
+	units map[string]*Command
+	// calls are the commands that changed something, and the reboots.
+	calls []string
+	// fails makes a verb fail with a text, as often as it says.
+	fails map[string][]string
+	// finalizeFails makes the next reboot come back on the old image.
+	finalizeFails bool
+	rebootAsked   bool
+	now           func() time.Time
+}
+
+var _ Host = &machine{}
+
+func newMachine(image bootc.Reference, now func() time.Time) *machine {
+	return &machine{
+		boots: 1, booted: image, features: bootc.Features{UpgradeLocks: true}, now: now,
+		files: map[string][]byte{}, units: map[string]*Command{}, fails: map[string][]string{},
+	}
+}
+
+func (m *machine) Run(_ context.Context, _ string, arguments []string, _ time.Duration) (Output, error) {
+	switch strings.Join(arguments[1:], " ") {
+	case "status --json --format-version=1":
+		return Output{Result: "success", Stdout: m.status()}, nil
+	case "switch --help":
+		return Output{Result: "success", Stdout: option("--download-only", m.features.SwitchLocks)}, nil
+	case "upgrade --help":
+		return Output{Result: "success", Stdout: option("--download-only --from-downloaded", m.features.UpgradeLocks)}, nil
+	}
+	return Output{ExitCode: 2, Result: "exit-code", Stderr: "error: unexpected argument"}, nil
+}
+
+func option(text string, isThere bool) string {
+	if isThere {
+		return text
+	}
+	return ""
+}
+
+func (m *machine) status() string {
+	entry := func(image bootc.Reference, locked bool) any {
+		if image.IsZero() {
+			return nil
+		}
+		return map[string]any{"incompatible": false, "pinned": false, "downloadOnly": locked, "image": map[string]any{
+			"image": map[string]any{"image": image.String(), "transport": "registry"}, "imageDigest": image.Digest(), "architecture": "amd64",
+		}}
+	}
+	content, err := json.Marshal(map[string]any{"apiVersion": "org.containers.bootc/v1", "kind": "BootcHost", "status": map[string]any{
+		"booted": entry(m.booted, false), "staged": entry(m.staged, m.locked), "rollback": entry(m.rollback, false), "type": "bootcHost",
+	}})
+	if err != nil {
+		panic(err)
+	}
+	return string(content)
+}
+
+func (m *machine) Start(_ context.Context, unit string, arguments []string, _ time.Duration) error {
+	if m.units[unit] != nil {
+		return fmt.Errorf("unit %s exists", unit)
+	}
+	m.calls = append(m.calls, strings.Join(arguments[1:], " "))
+	m.units[unit] = &Command{State: CommandRunning, Arguments: arguments, Started: m.now()}
+	return nil
+}
+
+// finish lets the running command come to its end.
+func (m *machine) finish() {
+	command := m.units[unitBootc]
+	if command == nil || command.State != CommandRunning {
+		return
+	}
+	command.State = CommandFinished
+	verb, image := bootc.Describe(command.Arguments)
+	if texts := m.fails[string(verb)]; len(texts) > 0 {
+		m.fails[string(verb)] = texts[1:]
+		command.Output = Output{ExitCode: 1, Result: "exit-code", Stderr: "error: " + texts[0]}
+		return
+	}
+	command.Output = Output{Result: "success"}
+	switch {
+	case verb == bootc.Stage && image == m.booted:
+	case verb == bootc.Stage:
+		m.staged, m.locked = image, slices.Contains(command.Arguments, "--download-only")
+	case m.staged.IsZero():
+		command.Output = Output{ExitCode: 1, Result: "exit-code", Stderr: "error: No staged deployment found"}
+	case verb == bootc.Lock:
+		m.locked = true
+	case verb == bootc.Unlock:
+		m.locked = false
+	}
+}
+
+func (m *machine) Command(_ context.Context, unit string) (Command, error) {
+	if command := m.units[unit]; command != nil {
+		return *command, nil
+	}
+	return Command{}, nil
+}
+
+func (m *machine) Forget(_ context.Context, unit string) error {
+	delete(m.units, unit)
+	return nil
+}
+
+func (m *machine) Reboot(context.Context) error {
+	if !m.rebootAsked {
+		m.calls = append(m.calls, "reboot")
+	}
+	m.rebootAsked = true
+	return nil
+}
+
+// reboot is what happens at a reboot: asked for, or not.
+func (m *machine) reboot() {
+	if !m.staged.IsZero() && !m.locked && !m.finalizeFails {
+		m.booted, m.rollback = m.staged, m.booted
+	}
+	m.restart()
+}
+
+// restart is what every start of the machine does, a power cut included.
+func (m *machine) restart() {
+	m.boots++
+	m.staged, m.locked, m.rebootAsked, m.finalizeFails = bootc.Reference{}, false, false, false
+	m.units = map[string]*Command{}
+	for path := range m.files {
+		if strings.HasPrefix(path, "/run/") {
+			delete(m.files, path)
+		}
+	}
+}
+
+func (m *machine) BootID() (string, error) { return fmt.Sprintf("boot-%d", m.boots), nil }
+
+func (m *machine) ReadFile(path string) ([]byte, error) {
+	content, isThere := m.files[path]
+	if !isThere {
+		return nil, fs.ErrNotExist
+	}
+	return content, nil
+}
+
+func (m *machine) WriteFile(path string, content []byte, mode fs.FileMode) error {
+	if mode != 0o600 {
+		return fmt.Errorf("%s would be written with mode %o", path, mode)
+	}
+	m.files[path] = content
+	return nil
+}
+
+func (m *machine) RemoveFile(path string) error {
+	delete(m.files, path)
+	return nil
+}

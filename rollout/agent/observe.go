@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/rollout/bootc"
+)
+
+// statusTimeout: `bootc status` waits for the lock of any other bootc command,
+// one that an administrator runs, say, without a limit of its own.
+const statusTimeout = 30 * time.Second
+
+// Inputs is everything that a decision depends on.
+type Inputs struct {
+	// Node is the node's name; it spreads retries over time.
+	Node string
+	Now  time.Time
+	Spec v1alpha1.NodeImageSpec
+	// Desired is spec.desiredImage, validated; zero when empty or invalid.
+	Desired bootc.Reference
+	// Attempt is the last one, settled; nil when there was none.
+	Attempt *v1alpha1.Attempt
+
+	BootID string
+	// Host is bootc's status; nil as long as it was never read in this boot.
+	Host *bootc.Host
+	// Busy says why Host is not from now, or is empty.
+	Busy     string
+	Features bootc.Features
+	// Command is what runs or ran in unitBootc.
+	Command Command
+	// Intent is the record of pending.json, nil when there is none.
+	Intent *Intent
+	// Secret is the pull secret as it is mounted; nil when it is not there.
+	Secret Secret
+}
+
+// memory is what is kept between passes. Nothing in it is the only copy, but
+// for the last known status while bootc does not answer.
+type memory struct {
+	bootID   string
+	host     *bootc.Host
+	features *bootc.Features
+	attempt  *v1alpha1.Attempt
+	// seeded is set once attempt was taken over from the API.
+	seeded bool
+}
+
+// observe gathers the inputs. A part of the host that does not answer is an
+// error of the whole pass, but for bootc's status: that is kept and said.
+func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs, error) {
+	in := Inputs{Node: a.options.NodeName, Now: a.clock(), Spec: object.Spec}
+	if desired, err := bootc.ParseReference(object.Spec.DesiredImage); err == nil {
+		in.Desired = desired
+	}
+	var err error
+	if in.BootID, err = a.host.BootID(); err != nil {
+		return in, err
+	}
+	a.recall(in.BootID, object.Status.LastAttempt)
+	in.Attempt = a.memory.attempt
+	if in.Intent, err = readIntent(a.host); err != nil {
+		log.FromContext(ctx).Error(err, "the record of a pending boot is unreadable and is ignored")
+	}
+	if object.Spec.PullSecretHash != "" {
+		if in.Secret, err = readPullSecret(a.options.PullSecretDir, object.Spec.Rollout); err != nil {
+			return in, err
+		}
+	}
+	if in.Command, err = a.host.Command(ctx, unitBootc); err != nil {
+		return in, err
+	}
+	a.observeBootc(ctx, &in)
+	return in, nil
+}
+
+// recall forgets what does not outlive a boot, and takes the last attempt from
+// the API once: from then on memory is newer than the cache.
+func (a *Agent) recall(bootID string, attempt *v1alpha1.Attempt) {
+	if a.memory.bootID != bootID {
+		a.memory = memory{bootID: bootID, attempt: a.memory.attempt, seeded: a.memory.seeded}
+	}
+	if !a.memory.seeded {
+		a.memory.attempt, a.memory.seeded = attempt.DeepCopy(), true
+	}
+}
+
+// observeBootc asks bootc for its status, unless a command of ours runs: it
+// holds the lock that a status waits for. Nor is it asked while the host goes
+// down, when starting a unit may hang.
+func (a *Agent) observeBootc(ctx context.Context, in *Inputs) {
+	in.Host = a.memory.host
+	if in.Command.State == CommandRunning || isRebooting(*in) {
+		in.Busy = "a command of the agent is running"
+		return
+	}
+	features, err := a.readFeatures(ctx)
+	if err == nil {
+		in.Features = features
+		in.Host, err = a.readStatus(ctx)
+	}
+	if err != nil {
+		in.Busy = bootc.OneLine(err.Error())
+		in.Host = a.memory.host
+		return
+	}
+	a.memory.host = in.Host
+}
+
+func (a *Agent) readStatus(ctx context.Context) (*bootc.Host, error) {
+	output, err := a.query(ctx, bootc.StatusArguments())
+	if err != nil {
+		return nil, err
+	}
+	host, err := bootc.ParseStatus([]byte(output.Stdout))
+	if err != nil {
+		return nil, err
+	}
+	return &host, nil
+}
+
+// readFeatures reads the help of bootc, once per boot: bootc is part of the image.
+func (a *Agent) readFeatures(ctx context.Context) (bootc.Features, error) {
+	if a.memory.features != nil {
+		return *a.memory.features, nil
+	}
+	switchHelp, switchError := a.query(ctx, bootc.SwitchHelpArguments())
+	upgradeHelp, upgradeError := a.query(ctx, bootc.UpgradeHelpArguments())
+	if err := errors.Join(switchError, upgradeError); err != nil {
+		return bootc.Features{}, err
+	}
+	features := bootc.ParseFeatures(switchHelp.Stdout, upgradeHelp.Stdout)
+	a.memory.features = &features
+	return features, nil
+}
+
+// query runs a command that changes nothing.
+func (a *Agent) query(ctx context.Context, arguments []string) (Output, error) {
+	output, err := a.host.Run(ctx, unitQuery, arguments, statusTimeout)
+	if err != nil {
+		return output, err
+	}
+	if !output.Succeeded() {
+		failure := bootc.Classify(output.Stderr)
+		return output, fmt.Errorf("bootc %s failed (%s, exit code %d): %s", arguments[1], output.Result, output.ExitCode, failure.Message)
+	}
+	return output, nil
+}

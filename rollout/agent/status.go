@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/rollout/bootc"
+)
+
+// fieldManager owns all of NodeImage.status.
+const fieldManager = client.FieldOwner("imagemode-agent")
+
+// statusOf is the status for what was observed and decided. Conditions keep
+// their transition times from the status before.
+func statusOf(before v1alpha1.NodeImageStatus, generation int64, in Inputs, decision Decision) v1alpha1.NodeImageStatus {
+	status := *before.DeepCopy()
+	status.ObservedGeneration = generation
+	status.BootID = in.BootID
+	status.LastAttempt = in.Attempt.DeepCopy()
+	if in.Host != nil {
+		status.Booted = hostImage(in.Host.Status.Booted)
+		status.Staged = hostImage(in.Host.Status.Staged)
+		status.Rollback = hostImage(in.Host.Status.Rollback)
+	}
+	setConditions(&status.Conditions, generation, in, decision)
+	return status
+}
+
+// hostImage copies what the API shows of a deployment, within the API's limits:
+// one oversized label of an image must not make the whole report unwritable.
+func hostImage(entry *bootc.BootEntry) *v1alpha1.HostImage {
+	if entry == nil || entry.Image == nil {
+		return nil
+	}
+	return &v1alpha1.HostImage{
+		Image:        clip(entry.Image.Image.Image, 447),
+		Digest:       clip(entry.Image.ImageDigest, 71),
+		Version:      clip(entry.Image.Version, 253),
+		DownloadOnly: entry.DownloadOnly,
+	}
+}
+
+func clip(text string, limit int) string {
+	if text = bootc.OneLine(text); len(text) > limit {
+		return ""
+	}
+	return text
+}
+
+func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, decision Decision) {
+	set := func(kind string, isTrue bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if isTrue {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: bootc.OneLine(message), ObservedGeneration: generation,
+		})
+	}
+	setManageable(set, in)
+	if decision.Reason == ReasonIdle {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStaged)
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionBooted)
+		return
+	}
+	isBooted := in.Host != nil && in.Host.Runs(in.Desired)
+	isStaged := in.Host != nil && in.Host.HasStaged(in.Desired)
+	switch {
+	case isBooted:
+		set(v1alpha1.ConditionStaged, true, ReasonBooted, "the node runs the image")
+		set(v1alpha1.ConditionBooted, true, ReasonBooted, "the node runs the image")
+		return
+	case isStaged && (in.Host.Status.Staged.DownloadOnly || in.Spec.Phase == v1alpha1.PhaseBooted):
+		set(v1alpha1.ConditionStaged, true, ReasonStaged, "the image is staged")
+	case isStaged && decision.Reason == ReasonStagedUnlocked:
+		set(v1alpha1.ConditionStaged, true, ReasonStagedUnlocked, decision.Message)
+	default:
+		set(v1alpha1.ConditionStaged, false, decision.Reason, decision.Message)
+	}
+	set(v1alpha1.ConditionBooted, false, decision.Reason, decision.Message)
+}
+
+// setManageable leaves the condition alone while nothing is known.
+func setManageable(set func(kind string, isTrue bool, reason, message string), in Inputs) {
+	if in.Host == nil {
+		return
+	}
+	if reason, message := manageability(in.Host); reason != "" {
+		set(v1alpha1.ConditionManageable, false, reason, message)
+		return
+	}
+	set(v1alpha1.ConditionManageable, true, "BootcHost", "the node was booted from a container image")
+}
+
+// report writes the status if it differs from what was read.
+func (a *Agent) report(ctx context.Context, object *v1alpha1.NodeImage, status v1alpha1.NodeImageStatus) error {
+	if equality.Semantic.DeepEqual(a.statusBefore(object), status) {
+		return nil
+	}
+	apply, err := statusApplyConfiguration(object.Name, status)
+	if err != nil {
+		return err
+	}
+	if err := a.client.SubResource("status").Apply(ctx, apply, fieldManager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("NodeImage %s: status could not be written: %w", object.Name, err)
+	}
+	a.reported, a.reportedUID = &status, object.UID
+	return nil
+}
+
+// statusApplyConfiguration holds the status and what identifies the object,
+// and nothing that the agent may not write.
+func statusApplyConfiguration(name string, status v1alpha1.NodeImageStatus) (runtime.ApplyConfiguration, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeImage"))
+	object.SetName(name)
+	return client.ApplyConfigurationFromUnstructured(object), nil
+}

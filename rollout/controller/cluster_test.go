@@ -1,0 +1,329 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// failer is what the cluster needs of a test: *testing.T and *rapid.T have it.
+type failer interface {
+	Helper()
+	Fatalf(format string, arguments ...any)
+}
+
+const testNamespace = "openshift-machine-config-operator"
+
+var errCrash = errors.New("the controller is gone")
+
+// cluster is an API server in memory with machines behind its nodes, and a
+// controller that can be ended at any of its writes. After every write the
+// invariants are looked at.
+type cluster struct {
+	t          failer
+	client     client.WithWatch
+	controller *Reconciler
+	now        time.Time
+	machines   map[string]*testMachine
+	// writes counts the controller's writes; it crashes at the one that
+	// crashAt names, before (or, when late, after) it had an effect.
+	writes, crashAt int
+	crashLate       bool
+	// blocked are pods that their budget keeps.
+	blocked map[string]bool
+	serial  int
+}
+
+// testMachine is what is behind a node: the kubelet, bootc and the agent.
+type testMachine struct {
+	boots          int
+	booted, staged string
+	isDown         bool
+	// admin is set while an administrator has the node cordoned.
+	admin bool
+	// bad are images that do not come up: the machine falls back to the old one.
+	failed *v1alpha1.Attempt
+}
+
+func newCluster(t failer, nodes int) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatalf("scheme: %v", err)
+		}
+	}
+	c := &cluster{t: t, now: start, machines: map[string]*testMachine{}, blocked: map[string]bool{}}
+	c.client = fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
+		Build()
+	c.create(&v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker", UID: "rollout-uid", Generation: 1}, Spec: v1alpha1.ImageRolloutSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "worker"}}, MaxConcurrentStaging: 10,
+	}})
+	for range nodes {
+		c.addNode()
+	}
+	c.startController()
+	return c
+}
+
+// startController starts the controller anew, with nothing in memory.
+func (c *cluster) startController() {
+	c.crashAt = 0
+	faulty := interceptor.NewClient(c.client, interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return c.write(func() error { return w.Create(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return c.write(func() error { return w.Delete(ctx, object, options...) })
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return c.write(func() error { return w.Patch(ctx, object, patch, options...) })
+		},
+		Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			return c.write(func() error { return w.Apply(ctx, object, options...) })
+		},
+		SubResourceApply: func(ctx context.Context, w client.Client, name string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			return c.write(func() error { return w.SubResource(name).Apply(ctx, object, options...) })
+		},
+		SubResourceCreate: func(ctx context.Context, w client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
+			if c.blocked[object.GetName()] {
+				return tooManyRequests()
+			}
+			return c.write(func() error { return w.SubResource(name).Create(ctx, object, sub, options...) })
+		},
+	})
+	c.controller = &Reconciler{
+		Client: faulty, Live: c.client, Recorder: events.NewFakeRecorder(10000),
+		Options: Options{Namespace: testNamespace, Clock: func() time.Time { return c.now }},
+	}
+}
+
+func tooManyRequests() error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 1 healthy pods and has 1 currently"}}
+	return err
+}
+
+// write makes a write of the controller, unless it crashes there.
+func (c *cluster) write(do func() error) error {
+	c.writes++
+	isLast := c.writes == c.crashAt
+	if isLast && !c.crashLate {
+		panic(errCrash)
+	}
+	before := c.snapshot()
+	err := do()
+	c.check(before)
+	if isLast {
+		panic(errCrash)
+	}
+	return err
+}
+
+// reconcile makes one pass; a crash starts the controller anew.
+func (c *cluster) reconcile() {
+	c.t.Helper()
+	defer func() {
+		if cause := recover(); cause == errCrash { //nolint:errorlint // thrown above
+			c.startController()
+		} else if cause != nil {
+			panic(cause)
+		}
+	}()
+	_, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
+	if err != nil {
+		c.t.Fatalf("reconcile: %v", err)
+	}
+}
+
+func (c *cluster) create(object client.Object) {
+	c.t.Helper()
+	if err := c.client.Create(context.Background(), object); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+}
+
+func (c *cluster) addNode() {
+	c.serial++
+	name := fmt.Sprintf("worker-%d", c.serial)
+	c.machines[name] = &testMachine{boots: 1, booted: imageA}
+	node := newNode(c.serial).Node
+	node.UID = types.UID(fmt.Sprintf("%s-uid-%d", name, c.serial))
+	c.create(node)
+	controller := true
+	c.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name, Namespace: "default", UID: types.UID("pod-" + name), OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: &controller}}},
+		Spec:       corev1.PodSpec{NodeName: name},
+	})
+}
+
+func (c *cluster) removeNode(name string) {
+	delete(c.machines, name)
+	for _, object := range []client.Object{&corev1.Node{}, &v1alpha1.NodeImage{}} {
+		object.SetName(name)
+		if err := client.IgnoreNotFound(c.client.Delete(context.Background(), object)); err != nil {
+			c.t.Fatalf("%v", err)
+		}
+	}
+}
+
+func (c *cluster) changeRollout(change func(*v1alpha1.ImageRolloutSpec)) {
+	c.t.Helper()
+	rollout := c.rollout()
+	change(&rollout.Spec)
+	rollout.Generation++
+	if err := c.client.Update(context.Background(), rollout); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+}
+
+func (c *cluster) rollout() *v1alpha1.ImageRollout {
+	c.t.Helper()
+	rollout := &v1alpha1.ImageRollout{}
+	if err := c.client.Get(context.Background(), client.ObjectKey{Name: "worker"}, rollout); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	return rollout
+}
+
+func (c *cluster) node(name string) *corev1.Node {
+	c.t.Helper()
+	node := &corev1.Node{}
+	if err := c.client.Get(context.Background(), client.ObjectKey{Name: name}, node); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	return node
+}
+
+func (c *cluster) image(name string) *v1alpha1.NodeImage {
+	c.t.Helper()
+	image := &v1alpha1.NodeImage{}
+	if err := c.client.Get(context.Background(), client.ObjectKey{Name: name}, image); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		c.t.Fatalf("%v", err)
+	}
+	return image
+}
+
+// administer cordons or uncordons a node as a user would.
+func (c *cluster) administer(name string, cordon bool) {
+	c.t.Helper()
+	node := c.node(name)
+	if node.Spec.Unschedulable == cordon {
+		return // kubectl does nothing then
+	}
+	node.Spec.Unschedulable = cordon
+	c.machines[name].admin = cordon
+	if err := c.client.Update(context.Background(), node); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+}
+
+// act lets kubelet and agent of a node do their next thing.
+func (c *cluster) act(name string) {
+	c.t.Helper()
+	m := c.machines[name]
+	if m.isDown {
+		m.isDown = false
+		c.kubelet(name)
+		c.report(name)
+		return
+	}
+	image := c.image(name)
+	if image == nil {
+		return
+	}
+	target := image.Spec.DesiredImage
+	isFailed := m.failed != nil && m.failed.Image == target && m.failed.RetryToken == image.Spec.RetryToken
+	switch {
+	case image.Spec.Phase == v1alpha1.PhaseIdle, m.booted == target, isFailed:
+	case m.staged != target:
+		m.staged = target
+	case image.Spec.Phase == v1alpha1.PhaseBooted:
+		c.checkReboot(name, target)
+		m.boots, m.isDown = m.boots+1, true
+		m.booted, m.staged = target, ""
+		if target == imageC { // the image that never comes up
+			m.booted = imageA
+			m.failed = &v1alpha1.Attempt{Image: target, RetryToken: image.Spec.RetryToken, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
+		}
+		c.kubelet(name)
+		return // nothing is reported while the machine is away
+	}
+	c.report(name)
+}
+
+// kubelet brings the Node's status in line with the machine.
+func (c *cluster) kubelet(name string) {
+	c.t.Helper()
+	node, m := c.node(name), c.machines[name]
+	status := corev1.ConditionTrue
+	if m.isDown {
+		status = corev1.ConditionUnknown
+	} else {
+		node.Status.NodeInfo.BootID = fmt.Sprintf("boot-%d", m.boots)
+	}
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = status, metav1.NewTime(c.now)
+	if err := c.client.Status().Update(context.Background(), node); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+}
+
+func (c *cluster) report(name string) {
+	c.t.Helper()
+	image, m := c.image(name), c.machines[name]
+	if image == nil {
+		return
+	}
+	image.Status = v1alpha1.NodeImageStatus{
+		ObservedGeneration: image.Generation, BootID: fmt.Sprintf("boot-%d", m.boots), Booted: hostImage(m.booted, false), LastAttempt: m.failed,
+	}
+	if m.staged != "" {
+		image.Status.Staged = hostImage(m.staged, true)
+	}
+	if err := c.client.Status().Update(context.Background(), image); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+}
+
+// settle lets everything go on, without crashes, until nothing more happens.
+func (c *cluster) settle() {
+	c.t.Helper()
+	c.crashAt = 0
+	quiet := 0
+	for range 400 {
+		before := c.writes
+		c.reconcile()
+		for name := range c.machines {
+			c.act(name)
+		}
+		c.now = c.now.Add(10 * time.Second)
+		if quiet++; c.writes != before {
+			quiet = 0
+		}
+		if quiet == 3 {
+			return
+		}
+	}
+	c.t.Fatalf("no end after 400 rounds: %+v", c.rollout().Status)
+}

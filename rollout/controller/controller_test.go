@@ -1,0 +1,186 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// rounds lets controller and machines go on.
+func (c *cluster) rounds(count int) {
+	for range count {
+		c.reconcile()
+		for name := range c.machines {
+			c.act(name)
+		}
+		c.now = c.now.Add(10 * time.Second)
+	}
+}
+
+func (c *cluster) to(image string) {
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = image })
+}
+
+func TestInstallingTouchesNoNode(t *testing.T) {
+	c := newCluster(t, 2)
+	c.rounds(5)
+	for name := range c.machines {
+		if image := c.image(name); image == nil || image.Spec.Phase != v1alpha1.PhaseIdle {
+			t.Errorf("NodeImage %s: %+v, want Idle", name, image)
+		}
+		if c.node(name).Spec.Unschedulable || c.machines[name].boots != 1 {
+			t.Errorf("%s was touched", name)
+		}
+	}
+}
+
+func TestAPausedRolloutIsReleased(t *testing.T) {
+	c := newCluster(t, 2)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.Paused = imageB, true })
+	c.rounds(10)
+	for name, m := range c.machines {
+		if m.boots != 1 || m.staged != "" {
+			t.Errorf("%s: %d boots, %q staged while paused", name, m.boots, m.staged)
+		}
+	}
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused = false })
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+func TestAFailedImageStopsAtTheFirstNode(t *testing.T) {
+	c := newCluster(t, 3)
+	c.to(imageC)
+	c.settle()
+	rebooted := 0
+	for name, m := range c.machines {
+		rebooted += m.boots - 1
+		if c.node(name).Spec.Unschedulable {
+			t.Errorf("%s is left cordoned", name)
+		}
+	}
+	if rebooted != 1 || c.rollout().Status.Nodes.Failed != 1 {
+		t.Errorf("%d nodes were rebooted, status %+v", rebooted, c.rollout().Status.Nodes)
+	}
+}
+
+func TestABudgetBlocksTheDrainAndIsNamed(t *testing.T) {
+	c := newCluster(t, 2)
+	c.blocked["pod-worker-1"] = true
+	c.to(imageB)
+	c.rounds(10)
+	slots := c.rollout().Status.Slots
+	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, "default/pod-worker-1 (The disruption budget web") {
+		t.Fatalf("slots %+v", slots)
+	}
+	c.now = c.now.Add(2 * time.Hour)
+	c.rounds(2)
+	isBlocked := false
+	for _, condition := range c.rollout().Status.Conditions {
+		isBlocked = isBlocked || condition.Reason == "DrainBlocked"
+	}
+	if !isBlocked {
+		t.Errorf("conditions %+v", c.rollout().Status.Conditions)
+	}
+	delete(c.blocked, "pod-worker-1")
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+func TestADeletedRolloutGivesItsNodesBack(t *testing.T) {
+	c := newCluster(t, 2)
+	c.blocked["pod-worker-1"] = true
+	c.to(imageB)
+	c.rounds(10)
+	if !c.node("worker-1").Spec.Unschedulable {
+		t.Fatal("worker-1 is not cordoned: the test does not test anything")
+	}
+	if err := c.client.Delete(context.Background(), c.rollout()); err != nil {
+		t.Fatal(err)
+	}
+	c.rounds(10)
+	if c.node("worker-1").Spec.Unschedulable {
+		t.Error("worker-1 is left cordoned")
+	}
+	if c.image("worker-1") != nil || c.image("worker-2") != nil {
+		t.Error("NodeImages are left")
+	}
+}
+
+func TestAnAdministratorsCordonStays(t *testing.T) {
+	c := newCluster(t, 1)
+	c.administer("worker-1", true)
+	c.to(imageB)
+	c.settle()
+	c.expectUpdated(imageB) // compares with what the administrator wants
+}
+
+func TestDrainLeavesWhatItMust(t *testing.T) {
+	isController := true
+	owned := func(kind string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "x", UID: "x", Controller: &isController}}
+	}
+	no := false
+	tests := map[string]struct {
+		pod      corev1.Pod
+		settings v1alpha1.DrainSpec
+		stays    bool
+		refusal  string
+	}{
+		"a replica goes":                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}}, v1alpha1.DrainSpec{}, false, ""},
+		"a DaemonSet's pod stays":       {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("DaemonSet")}}, v1alpha1.DrainSpec{}, true, ""},
+		"a static pod stays":            {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, v1alpha1.DrainSpec{}, true, ""},
+		"a finished pod stays":          {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, v1alpha1.DrainSpec{}, true, ""},
+		"a bare pod blocks":             {corev1.Pod{}, v1alpha1.DrainSpec{}, false, "no controller would replace it"},
+		"a bare pod goes with force":    {corev1.Pod{}, v1alpha1.DrainSpec{Force: true}, false, ""},
+		"an emptyDir goes":              {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{}, false, ""},
+		"an emptyDir blocks when told":  {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{DeleteEmptyDir: &no}, false, "volume scratch is an emptyDir"},
+		"a pod that ends is waited for": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: start}}}, v1alpha1.DrainSpec{}, false, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := staysOnNode(&test.pod); got != test.stays {
+				t.Errorf("stays = %t, want %t", got, test.stays)
+			}
+			if got := refusal(&test.pod, test.settings); !strings.HasPrefix(got, test.refusal) || (test.refusal == "") != (got == "") && !test.stays {
+				t.Errorf("refusal %q, want %q", got, test.refusal)
+			}
+		})
+	}
+}
+
+func withEmptyDir() corev1.PodSpec {
+	return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}
+}
+
+func TestPullSecretReachesTheAgents(t *testing.T) {
+	c := newCluster(t, 1)
+	content := []byte(`{"auths":{}}`)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.Image, s.PullSecretRef = imageB, &v1alpha1.SecretReference{Name: "pull", Namespace: testNamespace}
+	})
+	c.rounds(2)
+	if image := c.image("worker-1"); image.Spec.Phase != v1alpha1.PhaseIdle {
+		t.Errorf("staging began without the pull secret: %+v", image.Spec)
+	}
+	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull", Namespace: testNamespace}, Data: map[string][]byte{corev1.DockerConfigJsonKey: content}})
+	c.settle()
+	carried := &corev1.Secret{}
+	if err := c.client.Get(context.Background(), client.ObjectKey{Namespace: testNamespace, Name: nodePullSecret}, carried); err != nil {
+		t.Fatal(err)
+	}
+	if string(carried.Data["worker"]) != string(content) || len(c.image("worker-1").Spec.PullSecretHash) != 64 {
+		t.Errorf("carried %q, hash %q", carried.Data, c.image("worker-1").Spec.PullSecretHash)
+	}
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.PullSecretRef = nil })
+	c.settle()
+	if err := c.client.Get(context.Background(), client.ObjectKeyFromObject(carried), carried); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("Secret %s is left: %v", nodePullSecret, err)
+	}
+}

@@ -1,0 +1,243 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// snapshot is what the invariants compare before and after a write.
+type snapshot struct {
+	rollout *v1alpha1.ImageRollout
+	nodes   map[string]corev1.Node
+}
+
+func (c *cluster) snapshot() snapshot {
+	nodes := &corev1.NodeList{}
+	if err := c.client.List(context.Background(), nodes); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	s := snapshot{nodes: map[string]corev1.Node{}, rollout: &v1alpha1.ImageRollout{}}
+	for _, node := range nodes.Items {
+		s.nodes[node.Name] = node
+	}
+	if err := c.client.Get(context.Background(), types.NamespacedName{Name: "worker"}, s.rollout); err != nil {
+		s.rollout = nil // deleted
+	}
+	return s
+}
+
+// check holds the invariants over one write of the controller.
+func (c *cluster) check(before snapshot) {
+	c.t.Helper()
+	after := c.snapshot()
+	if before.rollout == nil || after.rollout == nil {
+		return
+	}
+	allowed := c.allowed(len(after.nodes))
+	held := map[string]bool{}
+	for _, slot := range before.rollout.Status.Slots {
+		held[slot.NodeUID] = true
+	}
+	if slots := len(after.rollout.Status.Slots); slots > allowed && slots > len(before.rollout.Status.Slots) {
+		c.t.Fatalf("%d slots, %d allowed", slots, allowed)
+	}
+	for _, slot := range after.rollout.Status.Slots {
+		if !held[slot.NodeUID] {
+			c.checkGrant(slot, after)
+		}
+	}
+	for name, node := range after.nodes {
+		c.checkCordon(before.nodes[name], node, held[string(node.UID)])
+	}
+}
+
+func (c *cluster) allowed(nodes int) int {
+	value := c.rollout().Spec.MaxUnavailable
+	if value == nil {
+		return 1
+	}
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, false)
+	if err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	return max(number, 1)
+}
+
+// checkGrant: a slot is given only to a node that is staged, Ready and well,
+// and never while the rollout is paused or the image has failed somewhere.
+func (c *cluster) checkGrant(slot v1alpha1.Slot, after snapshot) {
+	c.t.Helper()
+	m := c.machines[slot.Node]
+	switch {
+	case after.rollout.Spec.Paused:
+		c.t.Fatalf("%s got a slot while paused", slot.Node)
+	case m.staged != slot.Image || slot.Image != after.rollout.Spec.Image:
+		c.t.Fatalf("%s got a slot for %s with %q staged", slot.Node, slot.Image, m.staged)
+	case m.isDown:
+		c.t.Fatalf("%s got a slot though it is down", slot.Node)
+	}
+	for name, other := range c.machines {
+		image := c.image(name)
+		if image != nil && other.failed != nil && image.Status.LastAttempt != nil && other.failed.Image == slot.Image && other.failed.RetryToken == after.rollout.Spec.RetryToken {
+			c.t.Fatalf("%s got a slot though the image failed on %s", slot.Node, name)
+		}
+	}
+	out := 0
+	for name, node := range after.nodes {
+		inSlot := slices.ContainsFunc(after.rollout.Status.Slots, func(s v1alpha1.Slot) bool { return s.Node == name })
+		if inSlot || node.Spec.Unschedulable || c.machines[name].isDown {
+			out++
+		}
+	}
+	wasOut := after.nodes[slot.Node].Spec.Unschedulable
+	if out > c.allowed(len(after.nodes)) && !wasOut {
+		c.t.Fatalf("%s got a slot with %d nodes out of service", slot.Node, out)
+	}
+}
+
+// checkCordon: no node is cordoned without a slot that was written before, and
+// none is uncordoned that an administrator had cordoned.
+func (c *cluster) checkCordon(before, after corev1.Node, hadSlot bool) {
+	c.t.Helper()
+	switch {
+	case before.UID != after.UID:
+	case !before.Spec.Unschedulable && after.Spec.Unschedulable && !hadSlot:
+		c.t.Fatalf("%s was cordoned without a slot", after.Name)
+	case before.Spec.Unschedulable && !after.Spec.Unschedulable && c.machines[after.Name].admin:
+		c.t.Fatalf("%s was uncordoned against the administrator", after.Name)
+	}
+}
+
+// checkReboot: no node reboots unless it has a slot in phase Booting.
+func (c *cluster) checkReboot(name, image string) {
+	c.t.Helper()
+	node := c.node(name)
+	for _, slot := range c.rollout().Status.Slots {
+		if slot.NodeUID == string(node.UID) && slot.Phase == v1alpha1.SlotBooting && slot.Image == image {
+			if !node.Spec.Unschedulable {
+				c.t.Fatalf("%s reboots without being cordoned", name)
+			}
+			return
+		}
+	}
+	c.t.Fatalf("%s reboots into %s without a slot: %+v", name, image, c.rollout().Status.Slots)
+}
+
+// expectUpdated: everything has arrived and is back in service.
+func (c *cluster) expectUpdated(image string) {
+	c.t.Helper()
+	rollout := c.rollout()
+	if len(rollout.Status.Slots) != 0 || len(rollout.Finalizers) != 0 || int(rollout.Status.Nodes.Updated) != len(c.machines) {
+		c.t.Fatalf("at the end: %+v, finalizers %v", rollout.Status, rollout.Finalizers)
+	}
+	for name, m := range c.machines {
+		node := c.node(name)
+		if m.booted != image || node.Spec.Unschedulable != m.admin {
+			c.t.Fatalf("%s runs %s, unschedulable %t (administrator: %t)", name, m.booted, node.Spec.Unschedulable, m.admin)
+		}
+		if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
+			c.t.Fatalf("%s keeps the mark of our cordon", name)
+		}
+	}
+}
+
+// TestModel makes random steps of users, machines and time, with the controller
+// ended at random writes; the invariants hold after every write, and when the
+// trouble ends every node arrives.
+func TestModel(t *testing.T) {
+	steps := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t, rapid.IntRange(1, 4).Draw(t, "nodes"))
+		pick := func(t *rapid.T) string {
+			return rapid.SampledFrom(slices.Sorted(maps.Keys(c.machines))).Draw(t, "node")
+		}
+		reconcile := func(t *rapid.T) {
+			if c.crashAt = 0; rapid.Bool().Draw(t, "crash") {
+				c.crashAt, c.crashLate = c.writes+rapid.IntRange(1, 4).Draw(t, "at"), rapid.Bool().Draw(t, "late")
+			}
+			c.reconcile()
+		}
+		act := func(t *rapid.T) { c.act(pick(t)) }
+		t.Repeat(map[string]func(*rapid.T){
+			"":            func(*rapid.T) { steps++ },
+			"reconcile":   reconcile,
+			"reconcile 2": reconcile,
+			"reconcile 3": reconcile,
+			"machine":     act,
+			"machine 2":   act,
+			"machine 3":   act,
+			"image": func(t *rapid.T) {
+				image := rapid.SampledFrom([]string{"", imageA, imageB, imageB, imageC}).Draw(t, "image")
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = image })
+			},
+			"pause": func(t *rapid.T) { c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused = !s.Paused }) },
+			"token": func(t *rapid.T) { c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.RetryToken += "x" }) },
+			"allowed": func(t *rapid.T) {
+				value := intstr.Parse(rapid.SampledFrom([]string{"0", "1", "2", "50%"}).Draw(t, "value"))
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.MaxUnavailable = &value })
+			},
+			"administrator": func(t *rapid.T) { c.administer(pick(t), rapid.Bool().Draw(t, "cordon")) },
+			"node is added": func(*rapid.T) {
+				if len(c.machines) < 5 {
+					c.addNode()
+				}
+			},
+			"node is removed": func(t *rapid.T) {
+				if len(c.machines) > 1 {
+					c.removeNode(pick(t))
+				}
+			},
+			"time goes on": func(t *rapid.T) {
+				c.now = c.now.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second)
+			},
+		})
+		for name := range c.machines {
+			c.administer(name, false)
+		}
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+			s.Image, s.Paused, s.RetryToken = imageB, false, s.RetryToken+"end"
+		})
+		c.settle()
+		c.expectUpdated(imageB)
+	})
+	t.Logf("%d steps", steps)
+}
+
+// TestCrashSweep ends the controller at every single write of a rollout to
+// three nodes, before and after the write had its effect.
+func TestCrashSweep(t *testing.T) {
+	run := func(t *testing.T, crashAt int, late bool) int {
+		c := newCluster(t, 3)
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = imageB })
+		c.crashAt, c.crashLate = crashAt, late
+		for range 60 {
+			c.reconcile()
+			for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+				c.act(name)
+			}
+			c.now = c.now.Add(10 * time.Second)
+		}
+		writes := c.writes
+		c.settle()
+		c.expectUpdated(imageB)
+		return writes
+	}
+	writes := run(t, 0, false)
+	t.Logf("%d writes for three nodes", writes)
+	for at := 1; at <= writes; at++ {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("at write %d, late %t", at, late), func(t *testing.T) { run(t, at, late) })
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// Scope is everything that decides about one rollout, at one moment.
+type Scope struct {
+	Now     time.Time
+	Rollout *v1alpha1.ImageRollout
+	// Nodes are those that the rollout selects, holds a slot for, or still has
+	// a NodeImage for; oldest first, then by name.
+	Nodes []Node
+	// PullSecretHash is what agents wait for before they use the secret.
+	PullSecretHash string
+	// Problem is what keeps new nodes from staging (the pull secret is missing,
+	// say), or empty.
+	Problem string
+}
+
+// Node is a node with what its agent reports.
+type Node struct {
+	*corev1.Node
+	// Image is nil when the node has none yet.
+	Image *v1alpha1.NodeImage
+	// IsSelected says whether the rollout's selector selects the node now.
+	IsSelected bool
+	// Claimant names another rollout that selects the node too, or that has it
+	// in a slot; the node is then left to that one.
+	Claimant string
+}
+
+// target is the image to bring to the nodes; empty when there is none, or no more.
+func (s *Scope) target() string {
+	if s.Rollout.DeletionTimestamp != nil {
+		return ""
+	}
+	return s.Rollout.Spec.Image
+}
+
+// slot returns the slot that a node holds: by UID, or a node that was deleted
+// and made anew would inherit it.
+func (s *Scope) slot(node *corev1.Node) *v1alpha1.Slot {
+	for i := range s.Rollout.Status.Slots {
+		if slot := &s.Rollout.Status.Slots[i]; slot.Node == node.Name && slot.NodeUID == string(node.UID) {
+			return slot
+		}
+	}
+	return nil
+}
+
+// node returns the node of a slot, nil when it is gone.
+func (s *Scope) node(slot v1alpha1.Slot) *Node {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name == slot.Node && string(s.Nodes[i].UID) == slot.NodeUID {
+			return &s.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// selected are the nodes that count.
+func (s *Scope) selected() []*Node {
+	var nodes []*Node
+	for i := range s.Nodes {
+		if s.Nodes[i].IsSelected && s.Nodes[i].Claimant == "" {
+			nodes = append(nodes, &s.Nodes[i])
+		}
+	}
+	return nodes
+}
+
+func (n *Node) readyCondition() corev1.NodeCondition {
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{Status: corev1.ConditionUnknown}
+}
+
+func (n *Node) isReady() bool { return n.readyCondition().Status == corev1.ConditionTrue }
+
+// isUnavailable: for the workload it does not matter who made the node so.
+func (n *Node) isUnavailable() bool { return !n.isReady() || n.Spec.Unschedulable }
+
+// isCurrent says whether the agent's report is from the boot that the kubelet
+// reports: after a reboot, the old report stands until the agent is back.
+func (n *Node) isCurrent() bool {
+	return n.Image != nil && n.Image.Status.BootID != "" && n.Image.Status.BootID == n.Status.NodeInfo.BootID
+}
+
+// runs says whether the node is booted into the image now.
+func (n *Node) runs(image string) bool {
+	return n.isCurrent() && holds(n.Image.Status.Booted, image)
+}
+
+// isUpdated says whether nothing is left to do for the node.
+func (n *Node) isUpdated(image string) bool { return n.runs(image) && n.isReady() }
+
+// hasStaged says whether the node holds the image ready, locked against an
+// unplanned reboot; where its bootc cannot lock, the agent says so.
+func (n *Node) hasStaged(image string) bool {
+	if !n.isCurrent() || !holds(n.Image.Status.Staged, image) {
+		return false
+	}
+	return n.Image.Status.Staged.DownloadOnly || n.reason(v1alpha1.ConditionStaged) == reasonStagedUnlocked
+}
+
+// reasonStagedUnlocked is the agent's word for an image that its bootc cannot lock.
+const reasonStagedUnlocked = "StagedUnlocked"
+
+// reason is the reason of a condition that the agent reports.
+func (n *Node) reason(kind string) string {
+	for _, condition := range n.Image.Status.Conditions {
+		if condition.Type == kind {
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
+// failure is the attempt that failed for good with the image, or nil. Under a
+// new retry token an old failure does not count.
+func (n *Node) failure(image, retryToken string) *v1alpha1.Attempt {
+	if n.Image == nil || n.Image.Status.LastAttempt == nil || n.runs(image) {
+		return nil
+	}
+	last := n.Image.Status.LastAttempt
+	if image == "" || last.Image != image || !last.Permanent || last.RetryToken != retryToken {
+		return nil
+	}
+	return last
+}
+
+// holds says whether a deployment is the image. The reference may be pinned to
+// an index, whose digest is not that of the manifest: either matches.
+func holds(deployment *v1alpha1.HostImage, image string) bool {
+	_, digest, ok := strings.Cut(image, "@")
+	if deployment == nil || !ok {
+		return false
+	}
+	return deployment.Digest == digest || strings.HasSuffix(deployment.Image, "@"+digest)
+}
+
+// gather reads nodes and their images through the reader: the cache for a look,
+// the API server before a slot is granted.
+func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRollout, now time.Time) (*Scope, error) {
+	nodes := &corev1.NodeList{}
+	images := &v1alpha1.NodeImageList{}
+	rollouts := &v1alpha1.ImageRolloutList{}
+	for _, list := range []client.ObjectList{nodes, images, rollouts} {
+		if err := reader.List(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	selector, err := selectorOf(rollout)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*v1alpha1.NodeImage, len(images.Items))
+	for i := range images.Items {
+		byName[images.Items[i].Name] = &images.Items[i]
+	}
+	scope := &Scope{Now: now, Rollout: rollout}
+	for i := range nodes.Items {
+		object := &nodes.Items[i]
+		node := Node{Node: object, Image: imageOf(object, byName[object.Name]), IsSelected: selector.Matches(labels.Set(object.Labels))}
+		isOurs := node.Image != nil && node.Image.Spec.Rollout == rollout.Name
+		if !node.IsSelected && !isOurs && scope.slot(object) == nil {
+			continue
+		}
+		node.Claimant = claimant(object, rollout, rollouts.Items)
+		scope.Nodes = append(scope.Nodes, node)
+	}
+	slices.SortFunc(scope.Nodes, inOrder)
+	return scope, nil
+}
+
+// imageOf leaves out the NodeImage of an earlier node of the same name: the
+// garbage collector is about to remove it.
+func imageOf(node *corev1.Node, image *v1alpha1.NodeImage) *v1alpha1.NodeImage {
+	if image == nil {
+		return nil
+	}
+	for _, owner := range image.OwnerReferences {
+		if owner.Kind == "Node" && owner.UID != node.UID {
+			return nil
+		}
+	}
+	return image
+}
+
+func inOrder(a, b Node) int {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// selectorOf: a rollout without a selector has no nodes.
+func selectorOf(rollout *v1alpha1.ImageRollout) (labels.Selector, error) {
+	if rollout.Spec.NodeSelector == nil {
+		return labels.Nothing(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(rollout.Spec.NodeSelector)
+	if err != nil {
+		return nil, fmt.Errorf("ImageRollout %s: spec.nodeSelector: %w", rollout.Name, err)
+	}
+	return selector, nil
+}
+
+// claimant finds another rollout with an older right to the node: it has the
+// node in a slot, or it selects the node too and comes first by age and name.
+func claimant(node *corev1.Node, rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) string {
+	for i := range all {
+		other := &all[i]
+		if other.UID == rollout.UID || other.Name == rollout.Name {
+			continue
+		}
+		if hasSlot(other, node.UID) {
+			return other.Name
+		}
+		selector, err := selectorOf(other)
+		if err == nil && other.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) && comesFirst(other, rollout) && !hasSlot(rollout, node.UID) {
+			return other.Name
+		}
+	}
+	return ""
+}
+
+func hasSlot(rollout *v1alpha1.ImageRollout, node types.UID) bool {
+	return slices.ContainsFunc(rollout.Status.Slots, func(slot v1alpha1.Slot) bool { return slot.NodeUID == string(node) })
+}
+
+func comesFirst(a, b *v1alpha1.ImageRollout) bool {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order < 0
+	}
+	return a.Name < b.Name
+}

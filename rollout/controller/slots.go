@@ -1,0 +1,165 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+const (
+	// defaultDrainTimeout and defaultRebootTimeout stand in where the rollout
+	// names none; the API documents them.
+	defaultDrainTimeout  = time.Hour
+	defaultRebootTimeout = 15 * time.Minute
+)
+
+// outcome is what came of carrying out the present phase of a slot.
+type outcome struct {
+	// isDrained: no pod is left on the node that has to go.
+	isDrained bool
+	// blocked says which pods are left and why, while isDrained is false.
+	blocked string
+	// wasUnschedulable is the slot's mark, corrected by what was seen when the
+	// node was cordoned.
+	wasUnschedulable bool
+}
+
+// advance is the slot after its phase was carried out with that outcome; nil
+// when it is free. It is pure.
+func advance(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
+	if node == nil {
+		return nil // the node was deleted, perhaps made anew: nobody is away
+	}
+	slot.WasUnschedulable = result.wasUnschedulable
+	switch slot.Phase {
+	case v1alpha1.SlotCordoning:
+		return advanceCordoning(scope, slot)
+	case v1alpha1.SlotDraining:
+		return advanceDraining(scope, slot, node, result)
+	case v1alpha1.SlotBooting:
+		return advanceBooting(scope, slot, node)
+	}
+	return advanceSoaking(scope, slot, node)
+}
+
+// isWithdrawn says whether the image of the slot is not the rollout's any more.
+func isWithdrawn(scope *Scope, slot v1alpha1.Slot) bool { return slot.Image != scope.target() }
+
+func enter(scope *Scope, slot v1alpha1.Slot, phase v1alpha1.SlotPhase) *v1alpha1.Slot {
+	slot.Phase, slot.Since, slot.Message = phase, metav1.NewTime(scope.Now), ""
+	return &slot
+}
+
+func advanceCordoning(scope *Scope, slot v1alpha1.Slot) *v1alpha1.Slot {
+	if isWithdrawn(scope, slot) {
+		return enter(scope, slot, v1alpha1.SlotSoaking)
+	}
+	return enter(scope, slot, v1alpha1.SlotDraining)
+}
+
+// advanceDraining takes a node that rebooted into the image on its own as
+// arrived. The boot id is taken again: a reboot during the drain is not the one
+// that is about to be ordered.
+func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
+	switch {
+	case isWithdrawn(scope, slot), node.isUpdated(slot.Image):
+		return enter(scope, slot, v1alpha1.SlotSoaking)
+	case result.isDrained:
+		slot.BootID = node.Status.NodeInfo.BootID
+		return enter(scope, slot, v1alpha1.SlotBooting)
+	}
+	slot.Message = clip(result.blocked)
+	return &slot
+}
+
+// advanceBooting waits for the one thing that counts: the kubelet and the agent
+// both report another boot than before, on the image, and the node is Ready.
+// The boot id is compared first: the old kubelet's Ready stands for a while.
+func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot {
+	hasRebooted := node.Status.NodeInfo.BootID != slot.BootID
+	switch {
+	case hasRebooted && node.isUpdated(slot.Image):
+		return enter(scope, slot, v1alpha1.SlotSoaking)
+	case isWithdrawn(scope, slot) && isRecalled(node):
+		return enter(scope, slot, v1alpha1.SlotSoaking)
+	case node.failure(slot.Image, scope.Rollout.Spec.RetryToken) != nil && node.isReady() && node.isCurrent():
+		return enter(scope, slot, v1alpha1.SlotSoaking) // back on the old image, and well
+	}
+	slot.Message = ""
+	if isOverdue(scope, slot) {
+		slot.Message = clip(fmt.Sprintf("not Ready on the image after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
+	}
+	return &slot
+}
+
+// isRecalled says whether the agent has seen that it may not boot any more: an
+// agent that has asked for the reboot reports nothing until after it.
+func isRecalled(node *Node) bool {
+	return node.Image != nil && node.Image.Spec.Phase != v1alpha1.PhaseBooted &&
+		node.Image.Status.ObservedGeneration == node.Image.Generation && node.isCurrent() && node.isReady()
+}
+
+// advanceSoaking frees the slot when the node was Ready without a break for the
+// soak time; at once when it stayed on its old image, and never before it is
+// Ready. By then it was made schedulable again: the soak shows how pods do.
+func advanceSoaking(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot {
+	slot.Message = ""
+	switch {
+	case !node.isReady():
+		slot.Message = "waits for the node to be Ready"
+	case isWithdrawn(scope, slot):
+		return nil
+	case !node.isCurrent():
+		slot.Message = "waits for the agent's report from this boot"
+	case !node.runs(slot.Image), soakLeft(scope, slot, node) <= 0:
+		return nil
+	}
+	return &slot
+}
+
+func soakLeft(scope *Scope, slot v1alpha1.Slot, node *Node) time.Duration {
+	begin := slot.Since.Time
+	if ready := node.readyCondition().LastTransitionTime.Time; ready.After(begin) {
+		begin = ready
+	}
+	return begin.Add(duration(scope.Rollout.Spec.Soak, 0)).Sub(scope.Now)
+}
+
+// isOverdue says whether a drain or a reboot takes longer than the rollout allows.
+func isOverdue(scope *Scope, slot v1alpha1.Slot) bool {
+	elapsed := scope.Now.Sub(slot.Since.Time)
+	switch slot.Phase {
+	case v1alpha1.SlotDraining:
+		return elapsed >= duration(scope.Rollout.Spec.Drain.Timeout, defaultDrainTimeout)
+	case v1alpha1.SlotBooting:
+		return elapsed >= rebootTimeout(scope)
+	}
+	return false
+}
+
+func rebootTimeout(scope *Scope) time.Duration {
+	return duration(scope.Rollout.Spec.Reboot.Timeout, defaultRebootTimeout)
+}
+
+func duration(value *metav1.Duration, otherwise time.Duration) time.Duration {
+	if value == nil {
+		return otherwise
+	}
+	return value.Duration
+}
+
+// agentState is what the agent says about the boot, for a message.
+func agentState(node *Node) string {
+	if node.Image == nil || !node.isCurrent() {
+		return "no report from this boot"
+	}
+	for _, condition := range node.Image.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionBooted {
+			return condition.Reason + " " + condition.Message
+		}
+	}
+	return "no report"
+}

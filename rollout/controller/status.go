@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// stubbornFailures is from how many failed tries in a row on a node is shown:
+// fewer are a registry that restarts.
+const stubbornFailures = 3
+
+// statusOf is all of the rollout's status.
+func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRolloutStatus {
+	status := v1alpha1.ImageRolloutStatus{
+		ObservedGeneration: scope.Rollout.Generation,
+		Nodes:              countNodes(scope),
+		Slots:              slots,
+		Conditions:         append([]metav1.Condition(nil), scope.Rollout.Status.Conditions...),
+	}
+	for _, condition := range []metav1.Condition{
+		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots), pausedCondition(scope),
+	} {
+		condition.ObservedGeneration = scope.Rollout.Generation
+		condition.Message = clip(condition.Message)
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+func countNodes(scope *Scope) v1alpha1.NodeCounts {
+	var counts v1alpha1.NodeCounts
+	target := scope.target()
+	for _, node := range scope.selected() {
+		counts.Total++
+		if node.isUnavailable() {
+			counts.Unavailable++
+		}
+		switch {
+		case node.isUpdated(target):
+			counts.Updated++
+		case node.hasStaged(target):
+			counts.Staged++
+		}
+		if node.failure(target, scope.Rollout.Spec.RetryToken) != nil {
+			counts.Failed++
+		}
+	}
+	return counts
+}
+
+func condition(kind string, isTrue bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if isTrue {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func availableCondition(scope *Scope) metav1.Condition {
+	var down []string
+	for _, node := range scope.selected() {
+		if node.isUnavailable() {
+			down = append(down, node.Name)
+		}
+	}
+	switch {
+	case len(down) == 0:
+		return condition(v1alpha1.ConditionAvailable, true, "AllAvailable", "all nodes are Ready and schedulable")
+	case len(down) > maxUnavailable(scope):
+		return condition(v1alpha1.ConditionAvailable, false, "TooManyUnavailable", "not Ready or not schedulable: "+list(down))
+	}
+	return condition(v1alpha1.ConditionAvailable, true, "WithinMaxUnavailable", "not Ready or not schedulable: "+list(down))
+}
+
+func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1alpha1.Slot, held Hold) metav1.Condition {
+	kind := v1alpha1.ConditionProgressing
+	progress := fmt.Sprintf("%d of %d nodes updated, %d staged", counts.Updated, counts.Total, counts.Staged)
+	var inSlots []string
+	for _, slot := range slots {
+		inSlots = append(inSlots, slot.Node+" "+string(slot.Phase))
+	}
+	switch {
+	case len(slots) > 0:
+		return condition(kind, true, "Updating", progress+"; "+list(inSlots))
+	case held.Reason == "NoImage":
+		return condition(kind, false, held.Reason, held.Message)
+	case counts.Updated == counts.Total:
+		return condition(kind, false, "Updated", progress)
+	case scope.Problem != "":
+		return condition(kind, false, "PullSecretMissing", scope.Problem)
+	case held.Reason == "StageOnly" && counts.Updated+counts.Staged < counts.Total:
+		return condition(kind, true, "Staging", progress)
+	case held.Reason != "":
+		return condition(kind, false, held.Reason, progress+"; "+held.Message)
+	case counts.Staged == 0:
+		return condition(kind, true, "Staging", progress)
+	}
+	return condition(kind, true, "Updating", progress)
+}
+
+func pausedCondition(scope *Scope) metav1.Condition {
+	if scope.Rollout.Spec.Paused {
+		return condition(v1alpha1.ConditionPaused, true, "Paused", "spec.paused is true")
+	}
+	return condition(v1alpha1.ConditionPaused, false, "NotPaused", "")
+}
+
+// degradedCondition names the gravest trouble; the others wait their turn.
+func degradedCondition(scope *Scope, slots []v1alpha1.Slot) metav1.Condition {
+	kind := v1alpha1.ConditionDegraded
+	for _, trouble := range []struct{ reason, message string }{
+		{"PullSecretMissing", scope.Problem},
+		{"NodeFailed", holdAfterFailure(scope).Message},
+		{"RebootTimeout", overdue(scope, slots, v1alpha1.SlotBooting)},
+		{"DrainBlocked", overdue(scope, slots, v1alpha1.SlotDraining)},
+		{"NodeConflict", conflicts(scope)},
+		{"StagingFailing", stagingFailures(scope)},
+	} {
+		if trouble.message != "" {
+			return condition(kind, true, trouble.reason, trouble.message)
+		}
+	}
+	return condition(kind, false, "AsExpected", "")
+}
+
+func overdue(scope *Scope, slots []v1alpha1.Slot, phase v1alpha1.SlotPhase) string {
+	var names []string
+	for _, slot := range slots {
+		if slot.Phase == phase && isOverdue(scope, slot) {
+			names = append(names, fmt.Sprintf("%s: %s", slot.Node, slot.Message))
+		}
+	}
+	return list(names)
+}
+
+func conflicts(scope *Scope) string {
+	var names []string
+	for _, node := range scope.Nodes {
+		if node.IsSelected && node.Claimant != "" {
+			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
+		}
+	}
+	return list(names)
+}
+
+func stagingFailures(scope *Scope) string {
+	var names []string
+	for _, node := range scope.selected() {
+		if node.Image == nil || node.Image.Status.LastAttempt == nil {
+			continue
+		}
+		last := node.Image.Status.LastAttempt
+		if last.Image == scope.target() && last.Class != "" && last.Failures >= stubbornFailures && !node.runs(scope.target()) {
+			names = append(names, fmt.Sprintf("%s: %s, %s", node.Name, last.Class, last.Message))
+		}
+	}
+	return list(names)
+}
+
+// writeStatus writes the status if it differs from what was read. The resource
+// version makes sure that nobody else gave slots in the meantime.
+func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.ImageRollout, status v1alpha1.ImageRolloutStatus) (isWritten bool, err error) {
+	if equality.Semantic.DeepEqual(rollout.Status, status) {
+		return false, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return false, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ImageRollout"))
+	object.SetName(rollout.Name)
+	object.SetResourceVersion(rollout.ResourceVersion)
+	err = r.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
+	return err == nil, err
+}
+
+// warnOfZero tells the user once per change of the spec that 0 is read as 1.
+func (r *Reconciler) warnOfZero(rollout *v1alpha1.ImageRollout) {
+	value := rollout.Spec.MaxUnavailable
+	if value == nil || rollout.Generation == rollout.Status.ObservedGeneration {
+		return
+	}
+	if text := value.String(); text == "0" || text == "0%" {
+		r.Recorder.Eventf(rollout, nil, corev1.EventTypeWarning, "MaxUnavailableZero", "Schedule",
+			"spec.maxUnavailable %s is taken as 1: with 0 no node could ever be updated; use spec.paused to hold the rollout back", text)
+	}
+}
