@@ -11,9 +11,7 @@ import (
 
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
-	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
-	"go.podman.io/storage/pkg/configfile"
 )
 
 // Access is how a registry is reached. The zero value uses the host's files
@@ -89,15 +87,6 @@ func (a Access) certificates() (*x509.CertPool, error) {
 		}
 	}
 	return pool, nil
-}
-
-// Policy gives the signature policy of sys.
-func Policy(sys *types.SystemContext) (*signature.Policy, error) {
-	policy, err := signature.DefaultPolicy(sys)
-	if errors.Is(err, configfile.ErrConfigFileNotFound) {
-		return &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
-	}
-	return policy, err
 }
 
 // Reference parses host[:port]/repository[:tag][@digest]. Where there are a

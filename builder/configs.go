@@ -1,0 +1,57 @@
+package builder
+
+import (
+	"context"
+
+	"github.com/imagemode/imagemode/registry"
+)
+
+// runBase reads the base image's manifest and config, and refuses at once what
+// could not boot: nothing has been fetched or run yet.
+func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image, error) {
+	repository, err := registry.Repository(job.request.BaseImage)
+	if err != nil {
+		return nil, err
+	}
+	base, err := registry.Inspect(ctx, job.access(repository), job.request.BaseImage)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkImage(job, base); err != nil {
+		return nil, err
+	}
+	job.base = base
+	return base, nil
+}
+
+// runConfigs appends the layer of the MachineConfig in the registry: no layer
+// of the image below is fetched.
+func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	if job.layer.IsEmpty() {
+		job.out.printf("  the config asks for nothing in the image")
+		job.configs = from
+		return from, nil
+	}
+	change := registry.Change{Layers: []registry.NewLayer{{
+		Data:      job.layer.Data,
+		Digest:    job.layer.Digest,
+		DiffID:    job.layer.DiffID,
+		CreatedBy: "imagemode: configs",
+	}}}
+	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
+	configs, transfer, err := registry.Derive(ctx, job.source(from), to, change)
+	if err != nil {
+		return nil, err
+	}
+	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
+	job.configs = configs
+	return configs, nil
+}
+
+// runConfigsContext makes configs and goes on from what it was given.
+func runConfigsContext(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	if _, err := runConfigs(ctx, job, from); err != nil {
+		return nil, err
+	}
+	return from, nil
+}

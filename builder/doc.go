@@ -1,0 +1,29 @@
+// Package builder makes one OS image from a request: it appends the layer of
+// the rendered MachineConfig to a base image in a registry, runs the user's
+// Containerfile on it, verifies the result and publishes it. It knows no
+// cluster: everything comes from files (see builder/request), so the same code
+// runs in a builder pod and on a workstation.
+//
+// # The pod
+//
+// Containerfiles are run by buildah as a library, with chroot isolation and
+// native overlay storage. The pod needs
+//
+//   - hostUsers: false, so that root in it is nobody on the node;
+//   - the capabilities of PodCapabilities in securityContext.capabilities.add,
+//     which count in the pod's own user namespace only, and runAsUser 0;
+//   - an emptyDir on disk for --storage: overlay on overlay is refused, and a
+//     base image takes a few gigabytes;
+//   - a seccomp profile that allows mount (Unconfined, or RuntimeDefault where
+//     SYS_ADMIN unlocks it, as containerd's and CRI-O's do);
+//   - allowPrivilegeEscalation left at its default: with no_new_privs the
+//     kernel would still allow everything above, but programs with file
+//     capabilities in a RUN would not work;
+//   - no ServiceAccount token, and a writable root file system or emptyDirs at
+//     /tmp and /var/tmp.
+package builder
+
+// PodCapabilities are the capabilities that a builder container adds to those
+// of the container runtime: mounting and chroot for the build's root file
+// systems, device nodes and file capabilities for the packages installed in it.
+var PodCapabilities = []string{"SYS_ADMIN", "SYS_CHROOT", "SETFCAP", "MKNOD"}

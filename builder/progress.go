@@ -1,0 +1,119 @@
+package builder
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// Bounds on what is kept of a step's output for the failure message.
+const (
+	keptLines    = 60
+	keptLineSize = 400
+)
+
+// progress writes plain lines and keeps the last ones of the running step.
+type progress struct {
+	mutex sync.Mutex
+	out   io.Writer
+	kept  []string
+}
+
+func newProgress(out io.Writer) *progress {
+	if out == nil {
+		out = io.Discard
+	}
+	return &progress{out: out}
+}
+
+// printf writes one line of the builder's own.
+func (p *progress) printf(format string, args ...any) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// startStep says that a step begins and forgets the lines of the one before.
+func (p *progress) startStep(name string) {
+	p.mutex.Lock()
+	p.kept = nil
+	p.mutex.Unlock()
+	p.printf("step %s", name)
+}
+
+// line writes one line of a program's output and keeps it.
+func (p *progress) line(text string) {
+	text = clean(text)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	fmt.Fprintf(p.out, "  | %s\n", text)
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	if len(p.kept) == keptLines {
+		p.kept = append(p.kept[:0], p.kept[1:]...)
+	}
+	p.kept = append(p.kept, text)
+}
+
+// lastLines gives the kept lines, the oldest first.
+func (p *progress) lastLines() []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return append([]string(nil), p.kept...)
+}
+
+// clean makes text safe for a terminal and a condition, and bounds it.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\t' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "�"))
+	if len(text) > keptLineSize {
+		text = strings.ToValidUTF8(text[:keptLineSize], "") + "…"
+	}
+	return text
+}
+
+// lines gives a writer that passes whole lines on. Progress bars end theirs
+// with a carriage return.
+func (p *progress) lines() *lineWriter { return &lineWriter{pass: p.line} }
+
+type lineWriter struct {
+	mutex  sync.Mutex
+	pass   func(string)
+	buffer []byte
+}
+
+func (w *lineWriter) Write(data []byte) (int, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.buffer = append(w.buffer, data...)
+	for {
+		end := bytes.IndexAny(w.buffer, "\r\n")
+		if end < 0 && len(w.buffer) > 64<<10 {
+			end = len(w.buffer) - 1 // an endless line must not fill the memory
+		}
+		if end < 0 {
+			return len(data), nil
+		}
+		if line := string(w.buffer[:end]); line != "" {
+			w.pass(line)
+		}
+		w.buffer = w.buffer[end+1:]
+	}
+}
+
+// flush passes on a last line without an end.
+func (w *lineWriter) flush() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if len(w.buffer) > 0 {
+		w.pass(string(w.buffer))
+		w.buffer = nil
+	}
+}

@@ -1,0 +1,50 @@
+package builder
+
+import (
+	"context"
+	"time"
+
+	"github.com/imagemode/imagemode/registry"
+)
+
+// runPublish sets the labels, gives the image its tags and reads it back. No
+// label names a pool or a MachineConfig: one image may serve several.
+func runPublish(ctx context.Context, job *job, image *registry.Image) (*registry.Image, error) {
+	to := registry.Target{
+		Access:     job.access(job.repository),
+		Repository: job.repository,
+		Tags:       []string{job.tag, "inputs-" + job.request.InputsHash},
+	}
+	published, transfer, err := registry.Derive(ctx, job.source(image), to, registry.Change{Labels: labelsFor(job, image)})
+	if err != nil {
+		return nil, err
+	}
+	if image.Repository != job.repository {
+		job.out.printf("  %s", transfer)
+	}
+	back, err := registry.Inspect(ctx, job.access(job.repository), job.request.PushSpec)
+	if err != nil {
+		return nil, err
+	}
+	if back.Digest != published.Digest {
+		return nil, imageErrorf("%s was pushed as %s and reads back as %s: something else pushed there, too",
+			job.request.PushSpec, published.Digest, back.Digest)
+	}
+	return back, checkImage(job, back)
+}
+
+func labelsFor(job *job, image *registry.Image) map[string]string {
+	labels := map[string]string{
+		labelBase:     job.request.BaseImage,
+		labelRevision: job.request.InputsHash,
+	}
+	if created := job.base.Parsed.Created; created != nil {
+		labels[labelCreated] = created.UTC().Format(time.RFC3339)
+	}
+	if _, known := image.Parsed.Config.Labels[labelVersion]; !known {
+		if version := job.base.Parsed.Config.Labels[labelVersion]; version != "" {
+			labels[labelVersion] = version
+		}
+	}
+	return labels
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/imagemode/imagemode/builder"
+)
+
+func newCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "imagemode-builder",
+		Short:         "Make one OS image from a build request",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	command.AddCommand(newBuildCommand(), newCopyCredentialsCommand())
+	return command
+}
+
+// buildOptions are the flags of the command build.
+type buildOptions struct {
+	builder.Options
+	result string
+}
+
+func newBuildCommand() *cobra.Command {
+	var options buildOptions
+	command := &cobra.Command{
+		Use:   "build",
+		Short: "Build, verify and push the image that a request asks for",
+		Long: `Build reads a request from a directory, appends the layer of the MachineConfig
+to the base image in the registry, runs the Containerfile, verifies the image
+and pushes it. It has to run as root, in a user namespace or not.
+
+The directory holds
+  request.json.gz      the request, JSON, with or without gzip
+  pull/config.json     credentials for base and extensions images, docker config.json format
+  push/config.json     credentials for the repository that is pushed to
+  trust/ca-bundle.crt  certificates that registries are signed with, PEM
+All but the request may be missing. The credentials are removed as soon as they
+are read, so that no RUN can find them: put copies there.
+
+Exit status: 0 the image is pushed; 1 it is not, and the result says why.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			options.Out = command.OutOrStdout()
+			return runBuild(command.Context(), options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.Dir, "dir", "/run/imagemode/build", "directory with the request")
+	flags.StringVar(&options.Storage, "storage", "/var/lib/imagemode/storage", "directory for images and layers, on a disk file system")
+	flags.StringVar(&options.result, "result", "", "file that gets the result as JSON, at most 4096 bytes (in a pod: /dev/termination-log)")
+	flags.BoolVar(&options.KeepCredentials, "keep-credentials", false, "leave the credentials in the directory, where a RUN as root may find them")
+	return command
+}
+
+func newCopyCredentialsCommand() *cobra.Command {
+	var from, to string
+	command := &cobra.Command{
+		Use:   "copy-credentials",
+		Short: "Copy credentials from mounted Secrets to where build can remove them",
+		Long: `Copy-credentials is the init container of a builder pod. A mounted Secret cannot
+be removed by a container, so that a RUN might find it; build reads and removes
+the copies. Below --from and --to:
+  pull, push   a Secret each: config.json, .dockerconfigjson or .dockercfg
+It writes pull/config.json and push/config.json, readable by root only. A missing
+pull or push is left out.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if from == "" || to == "" {
+				return errors.New("copy-credentials needs --from and --to")
+			}
+			if err := builder.CopyCredentials(from, to); err != nil {
+				return fmt.Errorf("copy-credentials: %w", err)
+			}
+			return nil
+		},
+	}
+	command.Flags().StringVar(&from, "from", "", "directory with the Secrets pull and push")
+	command.Flags().StringVar(&to, "to", "", "directory in memory that gets the copies")
+	return command
+}
