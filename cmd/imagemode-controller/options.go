@@ -89,9 +89,13 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
 
-	// --kubeconfig and the log's flags are registered with Go's own flag set.
-	o.Log.BindFlags(flag.CommandLine)
-	flags.AddGoFlagSet(flag.CommandLine)
+	logFlags := flag.NewFlagSet("log", flag.ContinueOnError)
+	o.Log.BindFlags(logFlags)
+	flags.AddGoFlagSet(logFlags)
+	// controller-runtime has put --kubeconfig into Go's own flag set.
+	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
+		flags.AddGoFlag(kubeconfig)
+	}
 }
 
 // validate finds what no controller could start with.

@@ -30,9 +30,9 @@ const (
 	// inputsDirectory is a memory volume. The builder reads the credentials from
 	// there and unlinks them before any text of a user runs.
 	inputsDirectory = "/run/imagemode/build"
-	// suppliesDirectory is where the init container finds the Secrets. The
+	// secretsDirectory is where the init container finds the Secrets. The
 	// builder's container does not have it.
-	suppliesDirectory = "/run/imagemode/supplies"
+	secretsDirectory = "/run/imagemode/secrets"
 	// storageDirectory holds images and layers. It is on a volume, because
 	// overlay does not work on a container's own overlay.
 	storageDirectory = "/var/lib/imagemode/storage"
@@ -64,8 +64,8 @@ var (
 		corev1.ResourceCPU:    resource.MustParse("10m"),
 		corev1.ResourceMemory: resource.MustParse("32Mi"),
 	}
-	// inputsSize holds a packed request (at most 1 MiB), credentials and a trust bundle.
-	inputsSize = resource.MustParse("16Mi")
+	// inputsSize holds two sets of credentials, of at most 1 MiB each.
+	inputsSize = resource.MustParse("4Mi")
 )
 
 // proxyVariables reach the builder from the controller's own environment.
@@ -126,13 +126,13 @@ func builderPod(build *mcfgv1.MachineOSBuild, options Options) corev1.PodSpec {
 	}
 }
 
-// copyCredentials copies the inputs, Secrets among them, to a volume on which
-// the builder can delete them: a mounted Secret cannot be deleted from.
+// copyCredentials copies the credentials to a volume on which the builder can
+// delete them: a mounted Secret cannot be deleted from.
 func copyCredentials(options Options) corev1.Container {
 	return corev1.Container{
 		Name:                     copyContainer,
 		Image:                    options.BuilderImage,
-		Args:                     []string{"copy-credentials", "--from", suppliesDirectory, "--to", inputsDirectory},
+		Args:                     []string{"copy-credentials", "--from", secretsDirectory, "--to", inputsDirectory},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                corev1.ResourceRequirements{Requests: copyRequests},
 		SecurityContext: &corev1.SecurityContext{
@@ -143,7 +143,7 @@ func copyCredentials(options Options) corev1.Container {
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: "supplies", MountPath: suppliesDirectory, ReadOnly: true},
+			{Name: "secrets", MountPath: secretsDirectory, ReadOnly: true},
 			{Name: "inputs", MountPath: inputsDirectory},
 		},
 	}
@@ -173,6 +173,8 @@ func buildImage(options Options) corev1.Container {
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "inputs", MountPath: inputsDirectory},
+			{Name: "request", MountPath: path.Join(inputsDirectory, request.FileRequest), SubPath: request.FileRequest, ReadOnly: true},
+			{Name: "trust", MountPath: path.Join(inputsDirectory, path.Dir(request.FileTrustBundle)), ReadOnly: true},
 			{Name: "storage", MountPath: storageDirectory},
 		},
 	}
@@ -188,22 +190,28 @@ func proxyEnvironment() []corev1.EnvVar {
 	return environment
 }
 
-// builderVolumes: the supplies have the layout that the builder expects of its
-// directory.
+// builderVolumes give the builder the layout that it expects of its directory.
+// Where the cluster has no trust bundle, that directory stays empty.
 func builderVolumes(build *mcfgv1.MachineOSBuild) []corev1.Volume {
-	supplies := &corev1.ProjectedVolumeSource{
+	secrets := &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To(int32(0o400)),
 		Sources: []corev1.VolumeProjection{
 			projectSecret(pullSecretName(build.Name), request.FilePullAuth),
 			projectSecret(pushSecretName(build.Name), request.FilePushAuth),
-			projectConfigMap(requestName(build.Name), path.Base(request.FileRequest), request.FileRequest, false),
-			projectConfigMap(trustBundleName(build.Name), keys.KeyTrustBundle, request.FileTrustBundle, true),
 		},
 	}
 	inputs := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &inputsSize}
+	asked := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: requestName(build.Name)}}
+	trust := &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: trustBundleName(build.Name)},
+		Items:                []corev1.KeyToPath{{Key: keys.KeyTrustBundle, Path: path.Base(request.FileTrustBundle)}},
+		Optional:             ptr.To(true),
+	}
 	return []corev1.Volume{
-		{Name: "supplies", VolumeSource: corev1.VolumeSource{Projected: supplies}},
+		{Name: "secrets", VolumeSource: corev1.VolumeSource{Projected: secrets}},
 		{Name: "inputs", VolumeSource: corev1.VolumeSource{EmptyDir: inputs}},
+		{Name: "request", VolumeSource: corev1.VolumeSource{ConfigMap: asked}},
+		{Name: "trust", VolumeSource: corev1.VolumeSource{ConfigMap: trust}},
 		{Name: "storage", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 }
@@ -212,13 +220,5 @@ func projectSecret(name, file string) corev1.VolumeProjection {
 	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{
 		LocalObjectReference: corev1.LocalObjectReference{Name: name},
 		Items:                []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: file}},
-	}}
-}
-
-func projectConfigMap(name, key, file string, optional bool) corev1.VolumeProjection {
-	return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
-		LocalObjectReference: corev1.LocalObjectReference{Name: name},
-		Items:                []corev1.KeyToPath{{Key: key, Path: file}},
-		Optional:             &optional,
 	}}
 }

@@ -3,7 +3,6 @@ package machineosbuild
 import (
 	"context"
 	"fmt"
-	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +69,7 @@ func supplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, owner *scope, pack
 	if err != nil {
 		return nil, err
 	}
-	asked := &corev1.ConfigMap{BinaryData: map[string][]byte{path.Base(request.FileRequest): packed}}
+	asked := &corev1.ConfigMap{BinaryData: map[string][]byte{request.FileRequest: packed}}
 	objects := []client.Object{
 		supply(pullSecret, pullSecretName(build.Name), build, job),
 		supply(pushSecret, pushSecretName(build.Name), build, job),

@@ -1,0 +1,260 @@
+package machineosbuild
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/test/builders"
+)
+
+func aJob(t *testing.T) *batchv1.Job {
+	t.Helper()
+	options, err := Options{
+		Namespace: "ns", BuilderImage: "registry.example.com/builder:1", Architecture: "arm64",
+		BuilderNodeSelector: map[string]string{"builds": "yes"},
+		BuilderTolerations:  []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}},
+	}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newJob(aBuildScope("").build, options)
+}
+
+func TestJobIsSuspendedAndLimited(t *testing.T) {
+	job := aJob(t)
+	if !isSuspended(job) {
+		t.Error("a pod could start before its inputs are there")
+	}
+	if *job.Spec.BackoffLimit != 3 || *job.Spec.ActiveDeadlineSeconds != 7200 {
+		t.Errorf("backoffLimit %d, activeDeadlineSeconds %d", *job.Spec.BackoffLimit, *job.Spec.ActiveDeadlineSeconds)
+	}
+	if job.Spec.TTLSecondsAfterFinished != nil {
+		t.Error("the Job could go before its result was read")
+	}
+	rule := job.Spec.PodFailurePolicy.Rules[0]
+	if rule.Action != batchv1.PodFailurePolicyActionIgnore || rule.OnPodConditions[0].Type != corev1.DisruptionTarget {
+		t.Errorf("an eviction uses up an attempt: %+v", rule)
+	}
+	if owner := metav1.GetControllerOf(job); owner == nil || owner.Kind != "MachineOSBuild" {
+		t.Errorf("owner %+v", owner)
+	}
+}
+
+func TestBuilderPodHasNoRightsOutsideItsUserNamespace(t *testing.T) {
+	pod := aJob(t).Spec.Template.Spec
+	if pod.HostUsers == nil || *pod.HostUsers {
+		t.Error("hostUsers is not false")
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "imagemode-builder" {
+		t.Error("the pod gets a token, or another ServiceAccount")
+	}
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.RestartPolicy != corev1.RestartPolicyNever {
+		t.Error("the pod shares something of the host, or restarts")
+	}
+	for _, container := range append(pod.InitContainers, pod.Containers...) {
+		if security := container.SecurityContext; security.Privileged != nil || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("container %s: %+v", container.Name, security)
+		}
+	}
+	want := []corev1.Capability{"SYS_ADMIN", "SETFCAP", "MKNOD", "SYS_CHROOT"}
+	if diff := cmp.Diff(want, pod.Containers[0].SecurityContext.Capabilities.Add); diff != "" {
+		t.Errorf("capabilities (-want +got):\n%s", diff)
+	}
+	for _, volume := range pod.Volumes {
+		if volume.HostPath != nil {
+			t.Errorf("volume %s is of the host", volume.Name)
+		}
+	}
+}
+
+func TestBuilderPodRunsWhereItIsTold(t *testing.T) {
+	pod := aJob(t).Spec.Template.Spec
+	want := map[string]string{"kubernetes.io/arch": "arm64", "kubernetes.io/os": "linux", "builds": "yes"}
+	if diff := cmp.Diff(want, pod.NodeSelector); diff != "" {
+		t.Errorf("node selector (-want +got):\n%s", diff)
+	}
+	if len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "builds" {
+		t.Errorf("tolerations %+v", pod.Tolerations)
+	}
+}
+
+func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
+	pod := aJob(t).Spec.Template.Spec
+	secret := map[string]bool{}
+	for _, volume := range pod.Volumes {
+		secret[volume.Name] = volume.Secret != nil || volume.Projected != nil
+	}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if secret[mount.Name] {
+			t.Errorf("the builder's container mounts %s, which it cannot delete from", mount.Name)
+		}
+	}
+	mounts := func(container corev1.Container) (paths []string) {
+		for _, mount := range container.VolumeMounts {
+			paths = append(paths, mount.MountPath)
+		}
+		slices.Sort(paths)
+		return paths
+	}
+	want := []string{"/run/imagemode/build", "/run/imagemode/build/request.json.gz", "/run/imagemode/build/trust", "/var/lib/imagemode/storage"}
+	if diff := cmp.Diff(want, mounts(pod.Containers[0])); diff != "" {
+		t.Errorf("mounts of the builder (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/run/imagemode/build", "/run/imagemode/secrets"}, mounts(pod.InitContainers[0])); diff != "" {
+		t.Errorf("mounts of the init container (-want +got):\n%s", diff)
+	}
+}
+
+func TestSuppliesAreWhatThePodMounts(t *testing.T) {
+	s := aBuildScope("", withJob(), func(s *buildScope) {
+		s.owner.trustBundle = "PEM"
+		builders.BasePullSecret("base")(s.owner.config)
+		s.owner.secrets["base"] = builders.DockerConfig("ns", "base", "base.example.com")
+	})
+	packed, err := newRequest(s.build, s.blueprint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := supplies(s.build, s.job, s.owner, packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, object := range objects {
+		made[object.GetName()] = true
+		if owner := metav1.GetControllerOf(object); owner == nil || owner.UID != s.job.UID {
+			t.Errorf("%s does not go with its Job", object.GetName())
+		}
+		if object.GetLabels()[keys.LabelMachineOSBuild] == "" || object.GetNamespace() != "ns" {
+			t.Errorf("%s is not marked as the build's: %v", object.GetName(), object.GetLabels())
+		}
+	}
+	var wanted []string
+	for _, volume := range s.job.Spec.Template.Spec.Volumes {
+		if volume.ConfigMap != nil {
+			wanted = append(wanted, volume.ConfigMap.Name)
+		}
+		if volume.Projected != nil {
+			for _, source := range volume.Projected.Sources {
+				wanted = append(wanted, source.Secret.Name)
+			}
+		}
+	}
+	for _, name := range wanted {
+		if !made[name] {
+			t.Errorf("the pod mounts %s, which is not made", name)
+		}
+	}
+	if len(wanted) != len(made) {
+		t.Errorf("made %v, mounted %v", made, wanted)
+	}
+	for _, object := range objects {
+		if secret, ok := object.(*corev1.Secret); ok && secret.Name == pullSecretName(s.build.Name) {
+			if raw := string(secret.Data[corev1.DockerConfigJsonKey]); !strings.Contains(raw, "base.example.com") || !strings.Contains(raw, "registry.example.com") {
+				t.Errorf("the pull secret lacks credentials: %d bytes", len(raw))
+			}
+		}
+	}
+}
+
+func TestRequestSaysWhatIsToBeBuilt(t *testing.T) {
+	owner := aScope(text(withExtensions), spec(func(s *mcfgv1.MachineConfigSpec) {
+		s.Extensions, s.KernelArguments = []string{"b", "a"}, []string{"quiet"}
+	}), annotated(keys.AnnotationRebuild, "x"), built(""))
+	s := &buildScope{owner: owner, build: &owner.builds[0]}
+	packed, err := newRequest(s.build, s.blueprint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := request.Decode(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignition := got.Ignition
+	got.Ignition = nil
+	want := &request.Request{
+		Name: s.build.Name, InputsHash: inputsHashOf(s.build), BaseImage: baseImage, ExtensionsImage: extImage,
+		Extensions: []string{"a", "b"}, KernelArguments: []string{"quiet"}, Containerfile: withExtensions, Architecture: "amd64",
+		PushSpec: "registry.example.com/os/worker:" + s.build.Name, Rebuild: 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if !json.Valid(ignition) || !strings.Contains(string(ignition), "/etc/motd") {
+		t.Errorf("Ignition config %s", ignition)
+	}
+}
+
+func TestARequestThatDoesNotFitIsRefused(t *testing.T) {
+	noise := make([]byte, 3<<20)
+	seed := uint32(1)
+	for i := range noise {
+		seed = seed*1664525 + 1013904223
+		noise[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[seed>>26]
+	}
+	owner := aScope(spec(func(s *mcfgv1.MachineConfigSpec) { s.Config.Raw = []byte(`{"x":"` + string(noise) + `"}`) }), built(""))
+	s := &buildScope{owner: owner, build: &owner.builds[0]}
+	if _, err := newRequest(s.build, s.blueprint()); err == nil || !strings.Contains(err.Error(), "make its files smaller") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDockerFormats(t *testing.T) {
+	const entry = `{"registry.example.com":{"auth":"c2VjcmV0"}}`
+	secret := func(kind corev1.SecretType, key, content string) *corev1.Secret {
+		return &corev1.Secret{Type: kind, Data: map[string][]byte{key: []byte(content)}}
+	}
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		fails  string
+	}{
+		"config.json":               {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"auths":`+entry+`}`), ""},
+		"the old format":            {secret(corev1.SecretTypeDockercfg, corev1.DockerConfigKey, entry), ""},
+		"helpers are passed over":   {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"credsStore":"x","auths":`+entry+`}`), ""},
+		"helpers alone are no use":  {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"credHelpers":{"a":"c2VjcmV0"}}`), "no member \"auths\""},
+		"no JSON":                   {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `c2VjcmV0`), "is not a JSON object"},
+		"a list":                    {secret(corev1.SecretTypeDockercfg, corev1.DockerConfigKey, `["c2VjcmV0"]`), "does not map registries"},
+		"nothing in it":             {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"auths":{}}`), "for no registry"},
+		"the old format in the new": {secret(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, entry), "no member \"auths\""},
+		"another type":              {secret(corev1.SecretTypeOpaque, "password", "c2VjcmV0"), `its type is "Opaque"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := readAuths(test.secret)
+			if test.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fails) {
+					t.Fatalf("error %v, want %q", err, test.fails)
+				}
+				if strings.Contains(err.Error(), "c2VjcmV0") {
+					t.Errorf("the error shows content: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if raw, _ := got.configJSON(); string(raw) != `{"auths":`+entry+`}` {
+				t.Errorf("written as %s", raw)
+			}
+		})
+	}
+}
+
+func TestEarlierCredentialsCount(t *testing.T) {
+	got := mergeAuths(auths{"a": json.RawMessage("1")}, auths{"a": json.RawMessage("2"), "b": json.RawMessage("3")})
+	if diff := cmp.Diff(auths{"a": json.RawMessage("1"), "b": json.RawMessage("3")}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,342 @@
+package machineosbuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/test/builders"
+)
+
+// world is a cluster with both reconcilers in it, and nothing else that acts.
+type world struct {
+	t       *testing.T
+	client  client.Client
+	configs *configReconciler
+	builds  *buildReconciler
+	now     time.Time
+	// writes counts what the reconcilers wrote; crashAt makes that write, counted
+	// from 1, return an error though it was done.
+	writes, crashAt int
+	isReconciling   bool
+	// reads answers look-ups in registries; nil: everything can be read.
+	reads func(image string) (ImageFacts, error)
+}
+
+// testScheme has no more kinds than are needed: a fake client's start takes its
+// time for each.
+var testScheme = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme), mcfgv1.Install(scheme)); err != nil {
+		panic(err)
+	}
+	return scheme
+}()
+
+var errCrash = errors.New("the connection broke")
+
+// newWorld has a rendered pool, its MachineOSConfig with a Containerfile, and a
+// push secret; without lists what of these is left out.
+func newWorld(t *testing.T, more ...client.Object) *world {
+	t.Helper()
+	w := &world{t: t, now: someTime}
+	uids := 0
+	written := func(err error) error {
+		if err == nil && w.isReconciling {
+			if w.writes++; w.writes == w.crashAt {
+				return errCrash
+			}
+		}
+		return err
+	}
+	w.client = fake.NewClientBuilder().WithScheme(testScheme).
+		WithStatusSubresource(&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &batchv1.Job{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				uids++
+				object.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
+				object.SetCreationTimestamp(metav1.NewTime(w.now))
+				object.SetGeneration(1)
+				return written(c.Create(ctx, object, options...))
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				return written(c.Patch(ctx, object, patch, options...))
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				return written(c.Delete(ctx, object, options...))
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				return written(c.SubResource(sub).Patch(ctx, object, patch, options...))
+			},
+		}).Build()
+	options, err := Options{Namespace: keys.Namespace, BuilderImage: "builder:1", Architecture: "amd64", NodePullSecret: "nodes", Images: w}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := reporter{events.NewFakeRecorder(1000)}
+	gatherer := gatherer{reader: w.client, options: options}
+	clock := func() time.Time { return w.now }
+	w.configs = &configReconciler{client: w.client, gatherer: gatherer, pulls: pullChecker{images: w}, events: recorder, now: clock}
+	w.builds = &buildReconciler{
+		client: w.client, live: w.client, gatherer: gatherer, images: w, events: recorder, options: options, now: clock,
+	}
+	w.create(
+		builders.MachineConfigPool("worker", builders.Rendered(renderedName)), aRendered(),
+		builders.MachineOSConfig("worker", builders.Containerfile(withRun)),
+		builders.DockerConfig(keys.Namespace, "push", "registry.example.com"),
+		builders.DockerConfig(keys.Namespace, "nodes", "registry.example.com"),
+	)
+	w.create(more...)
+	return w
+}
+
+// Read makes the world an ImageReader.
+func (w *world) Read(_ context.Context, image string, _ []byte, _ string) (ImageFacts, error) {
+	if w.reads != nil {
+		return w.reads(image)
+	}
+	return ImageFacts{Digest: digestOf(image)}, nil
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		if err := w.client.Create(context.Background(), object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// settle reconciles everything until nothing is written any more, a second
+// passing with each round. Errors of injected faults are retried, as a work
+// queue does.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 40 {
+		before := w.writes
+		faults := w.round()
+		w.now = w.now.Add(time.Second)
+		if w.writes == before && !faults {
+			return
+		}
+	}
+	w.t.Fatal("it does not come to rest")
+}
+
+// round reconciles each object once and reports whether a fault was met.
+func (w *world) round() (faults bool) {
+	w.t.Helper()
+	var configs mcfgv1.MachineOSConfigList
+	var builds mcfgv1.MachineOSBuildList
+	if err := errors.Join(w.client.List(context.Background(), &configs), w.client.List(context.Background(), &builds)); err != nil {
+		w.t.Fatal(err)
+	}
+	run := func(reconciler reconcile.Reconciler, name string) {
+		w.isReconciling = true
+		_, err := reconciler.Reconcile(context.Background(), requestFor(name))
+		w.isReconciling = false
+		if errors.Is(err, errCrash) {
+			faults = true
+			return
+		}
+		if err != nil {
+			w.t.Fatalf("reconcile %s: %v", name, err)
+		}
+	}
+	for i := range configs.Items {
+		run(w.configs, configs.Items[i].Name)
+	}
+	for i := range builds.Items {
+		run(w.builds, builds.Items[i].Name)
+	}
+	return faults
+}
+
+// config reads the MachineOSConfig.
+func (w *world) config() *mcfgv1.MachineOSConfig {
+	w.t.Helper()
+	return read[mcfgv1.MachineOSConfig](w, "", "worker")
+}
+
+// current reads the build that the MachineOSConfig points at.
+func (w *world) current() *mcfgv1.MachineOSBuild {
+	w.t.Helper()
+	return read[mcfgv1.MachineOSBuild](w, "", w.config().Annotations[keys.AnnotationCurrentMachineOSBuild])
+}
+
+func (w *world) job(build *mcfgv1.MachineOSBuild) *batchv1.Job {
+	w.t.Helper()
+	job, err := find[batchv1.Job](context.Background(), w.client, keys.Namespace, jobName(build.Name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return job
+}
+
+func (w *world) count(list client.ObjectList) int {
+	w.t.Helper()
+	if err := w.client.List(context.Background(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	items := 0
+	switch list := list.(type) {
+	case *mcfgv1.MachineOSBuildList:
+		items = len(list.Items)
+	case *batchv1.JobList:
+		items = len(list.Items)
+	case *corev1.SecretList:
+		items = len(list.Items)
+	}
+	return items
+}
+
+func read[T any, P objectPointer[T]](w *world, namespace, name string) P {
+	w.t.Helper()
+	object, err := find[T, P](context.Background(), w.client, namespace, name)
+	if err != nil || object == nil {
+		w.t.Fatalf("read %T %q: %v, %v", object, name, object, err)
+	}
+	return object
+}
+
+// edit changes the MachineOSConfig's spec or annotations, as a user does.
+func (w *world) edit(changes ...func(*mcfgv1.MachineOSConfig)) {
+	w.t.Helper()
+	config := w.config()
+	before := config.DeepCopy()
+	for _, change := range changes {
+		change(config)
+	}
+	config.Generation++
+	if err := w.client.Patch(context.Background(), config, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func askRebuild(value string) func(*mcfgv1.MachineOSConfig) {
+	return func(config *mcfgv1.MachineOSConfig) {
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationRebuild, value)
+	}
+}
+
+// podRuns gives the current build's Job a pod at work.
+func (w *world) podRuns() *corev1.Pod {
+	w.t.Helper()
+	job := w.job(w.current())
+	pod := aPod(named(fmt.Sprintf("%s-%d", job.Name, job.Status.Failed)))
+	pod.Namespace = keys.Namespace
+	pod.Labels = map[string]string{batchv1.ControllerUidLabel: string(job.UID)}
+	status := pod.Status
+	w.create(&pod)
+	pod.Status = status
+	w.updateStatus(&pod)
+	return &pod
+}
+
+// builderEnds ends the current build's Job with a result.
+func (w *world) builderEnds(result request.Result) {
+	w.t.Helper()
+	pod := w.podRuns()
+	reported(result)(pod)
+	w.updateStatus(pod)
+	kind := batchv1.JobComplete
+	if result.Failure != nil {
+		kind = batchv1.JobFailed
+	}
+	w.jobEnds(kind)
+}
+
+func (w *world) jobEnds(kind batchv1.JobConditionType) {
+	w.t.Helper()
+	job := w.job(w.current())
+	job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue}}
+	w.updateStatus(job)
+}
+
+func (w *world) updateStatus(object client.Object) {
+	w.t.Helper()
+	if err := w.client.Status().Update(context.Background(), object); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// delete removes an object and, as the garbage collector does, what it owns.
+func (w *world) delete(object client.Object) {
+	w.t.Helper()
+	ctx := context.Background()
+	if err := w.client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+	w.collect()
+}
+
+// collect removes what belongs to a Job or a build that is gone.
+func (w *world) collect() {
+	w.t.Helper()
+	ctx := context.Background()
+	for range 3 {
+		present := map[types.UID]bool{}
+		var owned []client.Object
+		for _, list := range []client.ObjectList{
+			&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.PodList{},
+		} {
+			if err := w.client.List(ctx, list); err != nil {
+				w.t.Fatal(err)
+			}
+			for _, object := range objectsOf(list) {
+				present[object.GetUID()] = true
+				owned = append(owned, object)
+			}
+		}
+		for _, object := range owned {
+			if owner := metav1.GetControllerOf(object); owner != nil && !present[owner.UID] {
+				if err := w.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func objectsOf(list client.ObjectList) (objects []client.Object) {
+	switch list := list.(type) {
+	case *mcfgv1.MachineOSConfigList:
+		objects = pointers(list.Items)
+	case *mcfgv1.MachineOSBuildList:
+		objects = pointers(list.Items)
+	case *batchv1.JobList:
+		objects = pointers(list.Items)
+	case *corev1.SecretList:
+		objects = pointers(list.Items)
+	case *corev1.ConfigMapList:
+		objects = pointers(list.Items)
+	case *corev1.PodList:
+		objects = pointers(list.Items)
+	}
+	return objects
+}
+
+func pointers[T any, P objectPointer[T]](items []T) (objects []client.Object) {
+	for i := range items {
+		objects = append(objects, P(&items[i]))
+	}
+	return objects
+}
