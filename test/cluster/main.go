@@ -17,6 +17,7 @@ import (
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/lifecycle"
 	"github.com/imagemode/imagemode/test/cluster/lock"
+	"github.com/imagemode/imagemode/test/cluster/machine"
 	"github.com/imagemode/imagemode/test/cluster/ownimages"
 	"github.com/imagemode/imagemode/test/cluster/source"
 )
@@ -37,75 +38,80 @@ func newCommand() *cobra.Command {
 		Short:         "A local Kubernetes cluster whose workers are booted OS images",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return complete(&options)
+		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
+			options.CacheDir, err = layout.CacheDir()
+			return err
 		},
 	}
 	root.PersistentFlags().StringVar(&options.Source, "source", "", "checkout to compile from (default: the one around the working directory)")
 	root.AddCommand(
-		&cobra.Command{
-			Use: "up", Short: "Bring the cluster up, or repair it", Args: cobra.NoArgs,
-			RunE: locked(&options, lifecycle.Up),
-		},
-		&cobra.Command{
-			Use: "down", Short: "Remove the cluster and all it made", Args: cobra.NoArgs,
-			RunE: locked(&options, lifecycle.Down),
-		},
-		&cobra.Command{
-			Use: "status", Short: "Show every part of the cluster", Args: cobra.NoArgs,
-			RunE: func(command *cobra.Command, _ []string) error {
-				return lifecycle.Status(command.Context(), options, command.OutOrStdout())
-			},
-		},
-		&cobra.Command{
-			Use: "binaries", Short: "Only compile the cluster's programs to the cache", Args: cobra.NoArgs,
-			RunE: locked(&options, lifecycle.Binaries),
-		},
+		newCommandOf("up", "Bring the cluster up, or repair it", locked(withSource(lifecycle.Up)), &options),
+		newCommandOf("down", "Remove the cluster and all it made", locked(lifecycle.Down), &options),
+		newCommandOf("status", "Show every part of the cluster", printStatus, &options),
+		newCommandOf("binaries", "Only compile the cluster's programs to the cache", locked(withSource(lifecycle.Binaries)), &options),
+		newImagesCommand(&options),
+		machine.ExecCommand(),
+		machine.SupervisorCommand(),
 	)
-	root.AddCommand(newImagesCommand(&options))
 	return root
+}
+
+// action is what a command does.
+type action func(context.Context, lifecycle.Options) error
+
+func newCommandOf(use, short string, run action, options *lifecycle.Options) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return run(command.Context(), *options)
+		},
+	}
 }
 
 func newImagesCommand(options *lifecycle.Options) *cobra.Command {
 	tag := "dev"
-	command := &cobra.Command{
-		Use: "images", Short: "Build imagemode's own images and push them to the cluster's registry", Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := ownimages.Publish(command.Context(), ownimages.Options{
-				Source: options.Source, BuildDir: filepath.Join(options.CacheDir, "images"), Tag: tag, Log: options.Log,
-			})
-			return err
-		},
+	publish := func(ctx context.Context, options lifecycle.Options) error {
+		_, err := ownimages.Publish(ctx, ownimages.Options{
+			Source: options.Source, BuildDir: filepath.Join(options.CacheDir, "images"), Tag: tag, Log: options.Log,
+		})
+		return err
 	}
+	command := newCommandOf("images", "Build imagemode's own images and push them to the cluster's registry", withSource(publish), options)
 	command.Flags().StringVar(&tag, "tag", tag, "tag of the images")
 	return command
 }
 
-// complete finds the checkout and the cache.
-func complete(options *lifecycle.Options) error {
-	var err error
-	if options.CacheDir, err = layout.CacheDir(); err != nil {
-		return err
-	}
-	start := options.Source
-	if start == "" {
-		if start, err = os.Getwd(); err != nil {
-			return err
-		}
-	}
-	options.Source, err = source.Find(start)
-	return err
+func printStatus(ctx context.Context, options lifecycle.Options) error {
+	return lifecycle.Status(ctx, options, os.Stdout)
 }
 
-// locked runs action while no other command changes the cluster.
-func locked(options *lifecycle.Options, action func(context.Context, lifecycle.Options) error) func(*cobra.Command, []string) error {
-	return func(command *cobra.Command, _ []string) error {
+// withSource finds the checkout before run.
+func withSource(run action) action {
+	return func(ctx context.Context, options lifecycle.Options) error {
+		start := options.Source
+		if start == "" {
+			var err error
+			if start, err = os.Getwd(); err != nil {
+				return err
+			}
+		}
+		var err error
+		if options.Source, err = source.Find(start); err != nil {
+			return err
+		}
+		return run(ctx, options)
+	}
+}
+
+// locked runs run while no other command changes the cluster.
+func locked(run action) action {
+	return func(ctx context.Context, options lifecycle.Options) error {
 		release, err := lock.Acquire()
 		if err != nil {
 			return err
 		}
 		defer release()
-		return action(command.Context(), *options)
+		return run(ctx, options)
 	}
 }
 

@@ -10,10 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/imagemode/imagemode/test/cluster/cgroup"
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/leftover"
 	"github.com/imagemode/imagemode/test/cluster/network"
+	"github.com/imagemode/imagemode/test/cluster/workers"
 )
 
 // Down removes the cluster whatever state it is in, and fails when something of
@@ -26,6 +29,7 @@ func Down(ctx context.Context, options Options) error {
 		name string
 		run  func(context.Context, Options) error
 	}{
+		{"machines", stopWorkers},
 		{"daemons", stopDaemons},
 		{"processes", killProcesses},
 		{"mounts", func(context.Context, Options) error { return leftover.Unmount() }},
@@ -45,9 +49,18 @@ func Down(ctx context.Context, options Options) error {
 	return nil
 }
 
+// stopWorkers powers the machines off, both at once.
+func stopWorkers(ctx context.Context, _ Options) error {
+	var group errgroup.Group
+	for _, worker := range layout.Machines {
+		group.Go(func() error { return workers.Stop(ctx, worker) })
+	}
+	return group.Wait()
+}
+
 // stopDaemons ends the recorded daemons, the kubelet first: it would start the
 // pods again that are killed next.
-func stopDaemons(ctx context.Context, options Options) error {
+func stopDaemons(ctx context.Context, _ Options) error {
 	names, err := store.Recorded()
 	if err != nil {
 		return err
@@ -67,8 +80,17 @@ func stopDaemons(ctx context.Context, options Options) error {
 	return nil
 }
 
-// cgroups are the cgroups the cluster makes, in every hierarchy.
-var cgroups = []string{layout.CgroupRoot}
+// cgroups are the cgroups the cluster makes, in every hierarchy: the host's part
+// and one for each machine.
+var cgroups = clusterCgroups()
+
+func clusterCgroups() []string {
+	paths := []string{layout.CgroupRoot}
+	for _, worker := range layout.Machines {
+		paths = append(paths, "/"+worker.Name)
+	}
+	return paths
+}
 
 // killTimeout is how long killed processes may take to go.
 const killTimeout = 20 * time.Second

@@ -13,6 +13,7 @@ import (
 
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/network"
+	"github.com/imagemode/imagemode/test/cluster/workers"
 )
 
 // ErrNotUp is returned by Status when the cluster does not run completely.
@@ -25,6 +26,7 @@ func Status(ctx context.Context, options Options, out io.Writer) error {
 	fmt.Fprintln(table, "PART\tPID\tSTATE")
 	complete := printNetwork(ctx, table)
 	complete = printDaemons(ctx, options, table) && complete
+	complete = printMachines(table) && complete
 	complete = printNodes(ctx, table) && complete
 	if err := table.Flush(); err != nil {
 		return err
@@ -70,6 +72,20 @@ func printDaemons(ctx context.Context, options Options, out io.Writer) (complete
 		cancel()
 		fmt.Fprintf(out, "%s\t%d\t%s\n", name, record.PID, state(err))
 		complete = complete && err == nil
+	}
+	return complete
+}
+
+func printMachines(out io.Writer) (complete bool) {
+	complete = true
+	for _, worker := range layout.Machines {
+		record, running := store.Running(workers.ProcessName(worker))
+		if !running {
+			fmt.Fprintf(out, "machine %s\t-\tnot running\n", worker.Name)
+			complete = false
+			continue
+		}
+		fmt.Fprintf(out, "machine %s\t%d\trunning\n", worker.Name, record.PID)
 	}
 	return complete
 }

@@ -40,13 +40,25 @@ func Up(ctx context.Context, options Options) error {
 	if err := awaitNode(ctx, client, layout.ControlPlane, controlPlaneLabel); err != nil {
 		return err
 	}
+	streams, err := ensureStreams(ctx, options)
+	if err != nil {
+		return err
+	}
+	started, err := ensureWorkers(ctx, options, client, streams[0].Image)
+	if err != nil {
+		return err
+	}
+	reportUp(options, changed || started, began)
+	return nil
+}
+
+func reportUp(options Options, changed bool, began time.Time) {
 	if !changed {
 		options.Log("the cluster is up already")
 	} else {
 		options.Log("the cluster is up after %s", time.Since(began).Round(time.Second))
 	}
 	options.Log("use it with: export KUBECONFIG=%s", layout.Kubeconfig)
-	return nil
 }
 
 // Binaries compiles what the cache lacks.

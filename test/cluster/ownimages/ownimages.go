@@ -100,7 +100,7 @@ func Publish(ctx context.Context, options Options) ([]Published, error) {
 
 func (p program) compile(ctx context.Context, options Options) error {
 	options.Log("%s: compiling", p.command)
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false",
 		"-tags", p.tags, "-ldflags", p.ldflags, "-o", filepath.Join(options.BuildDir, p.command), "./cmd/"+p.command)
 	command.Dir = options.Source
 	enabled := "0"
