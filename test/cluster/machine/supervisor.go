@@ -122,13 +122,15 @@ const enterCgroups = `while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || ex
 
 // nspawn is the command line that boots a deployment. What kubelet, containerd
 // and builder pods do needs all capabilities, the mount, keyring and bpf calls,
-// the kernel's log and writable /proc/sys (by the environment).
+// the kernel's log and writable /proc/sys (by the environment). /sysroot comes
+// without what is mounted in it: the booted root is in there, and unmounting it
+// twice would take the cgroups from the machine's systemd during its shutdown.
 func nspawn(config Config, root string) []string {
 	return []string{
 		"systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+4",
 		"--machine=" + config.Name, "--hostname=" + config.Name, "--directory=" + root,
 		"--bind-ro=" + filepath.Join(root, "usr") + ":/usr",
-		"--bind=" + config.sysroot() + ":/sysroot",
+		"--bind=" + config.sysroot() + ":/sysroot:norbind",
 		"--bind=" + filepath.Join(config.sysroot(), "var") + ":/var",
 		"--bind=/dev/kmsg",
 		"--network-bridge=" + config.Bridge,
