@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -137,36 +138,32 @@ func (r *poolReconciler) writeStatus(ctx context.Context, scope *scope, observed
 	before := scope.pool.DeepCopy()
 	scope.pool.Status = status
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, scope.pool, patch); err != nil {
+	// A pool that is gone by now needs no status.
+	if err := r.client.Status().Patch(ctx, scope.pool, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MachineConfigPool %s: %w", scope.pool.Name, err)
 	}
 	r.announce(before, &mcfgv1.MachineConfigPool{ObjectMeta: before.ObjectMeta, Status: status})
 	return nil
 }
 
-// result turns an error into what happens next: another writer was faster, or
-// the object is on its way out, and the next look is soon and quiet; anything
-// else is tried again with growing delays.
+// result turns an error into what happens next: where another writer was
+// faster the next look is soon and quiet; anything else is tried again with
+// growing delays.
 func result(err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{}, nil
 	}
-	if isQuiet(err) {
+	if isConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// isQuiet reports whether all that went wrong is that something changed in the
-// meantime.
-func isQuiet(err error) bool {
+// isConflict reports whether all that went wrong is that something else wrote
+// in the meantime.
+func isConflict(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, each := range joined.Unwrap() {
-			if !isQuiet(each) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(joined.Unwrap(), func(each error) bool { return !isConflict(each) })
 	}
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	return apierrors.IsConflict(err)
 }

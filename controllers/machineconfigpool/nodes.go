@@ -92,7 +92,7 @@ func (r *nodeReconciler) label(ctx context.Context, node *corev1.Node, pool stri
 		}
 		node.Labels[machineconfiguration.LabelNodePool] = wanted
 	}
-	if err := r.client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+	if err := r.client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("label Node %s: %w", node.Name, err)
 	}
 	log.FromContext(ctx).Info("node belongs to pool", "from", value, "to", pool)

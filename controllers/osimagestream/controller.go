@@ -107,7 +107,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		// The object is made again when it is gone.
 		return reconcile.Result{}, nil
 	}
-	if !scope.hasSource && scope.existing == nil {
+	if len(scope.sources) == 0 && scope.existing == nil {
 		r.reportAbsence.Do(func() {
 			log.FromContext(ctx).Info("no OS image streams: ConfigMap does not exist, so no pool can be rendered until it does",
 				"namespace", r.options.Namespace, "configMap", machineconfiguration.ConfigMapStreams)

@@ -26,7 +26,8 @@ func (r *reconciler) publish(ctx context.Context, scope *scope, outcome outcome)
 	stream := scope.existing
 	if stream == nil {
 		if len(outcome.streams) == 0 {
-			log.FromContext(ctx).Info("no OS image stream is valid, so OSImageStream cluster is not made", "problems", outcome.problems)
+			// There is no object yet to annotate.
+			r.events.Eventf(scope.configMap, nil, corev1.EventTypeWarning, "NoValidStream", "ReadSources", "%s", summarize(outcome.problems))
 			return nil
 		}
 		created, err := r.create(ctx, outcome.chosen)

@@ -19,8 +19,8 @@ type scope struct {
 	existing *mcfgv1.OSImageStream
 	// sources in order of precedence, later ones winning.
 	sources []streams.Source
-	// hasSource is false where no source exists at all.
-	hasSource bool
+	// configMap is imagemode-streams; nil where it does not exist.
+	configMap *corev1.ConfigMap
 }
 
 // outcome is what the object should say. No streams: its status stays as it is.
@@ -41,26 +41,15 @@ func (r *reconciler) gather(ctx context.Context) (*scope, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read OSImageStream %s: %w", object.Name, err)
 	}
-	source, err := r.readConfigMap(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if source != nil {
-		s.sources, s.hasSource = append(s.sources, *source), true
-	}
-	return s, nil
-}
-
-// readConfigMap reads the ConfigMap imagemode-streams; nil where there is none.
-func (r *reconciler) readConfigMap(ctx context.Context) (*streams.Source, error) {
 	key := types.NamespacedName{Namespace: r.options.Namespace, Name: machineconfiguration.ConfigMapStreams}
 	configMap := &corev1.ConfigMap{}
-	if err := r.client.Get(ctx, key, configMap); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
+	err = r.client.Get(ctx, key, configMap)
+	switch {
+	case err == nil:
+		s.configMap = configMap
+		s.sources = append(s.sources, streams.FromConfigMap("ConfigMap "+key.String(), configMap.Data))
+	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	source := streams.FromConfigMap("ConfigMap "+key.String(), configMap.Data)
-	return &source, nil
+	return s, nil
 }
