@@ -118,6 +118,9 @@ func classifyStatus(err error) (request.FailureClass, bool) {
 	if errors.Is(err, docker.ErrTooManyRequests) {
 		return request.Registry, true
 	}
+	if strings.Contains(err.Error(), "getting username and password") {
+		return request.Authentication, true // the credentials file does not parse
+	}
 	switch status := httpStatus(err); {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return request.Authentication, true
