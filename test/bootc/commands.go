@@ -20,6 +20,9 @@ func newSwitch(h *host.Host) *cobra.Command {
 		Short: "Target a new container image reference to boot",
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if options.DownloadOnly && options.Apply {
+				return usageError{errors.New("the argument '--download-only' cannot be used with '--apply'")}
+			}
 			if err := requireHost(h); err != nil {
 				return err
 			}
@@ -34,7 +37,6 @@ func newSwitch(h *host.Host) *cobra.Command {
 	flags.BoolVar(&options.DownloadOnly, "download-only", false, "Download and stage, but do not apply at the next reboot")
 	flags.BoolVar(&options.Retain, "retain", false, "Retain reference to currently booted image")
 	flags.StringVar(&options.Target.Transport, "transport", "registry", "The transport; only registry is supported here")
-	command.MarkFlagsMutuallyExclusive("download-only", "apply")
 	return command
 }
 

@@ -33,7 +33,7 @@ func main() {
 
 // machine is the host this program runs on.
 func machine() *host.Host {
-	h := &host.Host{Sysroot: "/sysroot", Run: "/run", Root: "/", Progress: os.Stderr}
+	h := &host.Host{Sysroot: "/sysroot", Run: "/run", Root: "/", Out: os.Stdout, Progress: os.Stderr}
 	h.System.DockerRegistryUserAgent = "bootc/" + version
 	h.Execute = func(name string, arguments ...string) error {
 		output, err := exec.Command(name, arguments...).CombinedOutput()

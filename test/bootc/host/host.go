@@ -32,8 +32,8 @@ type Host struct {
 	// System is how registries are reached; its AuthFilePath is filled in from
 	// bootc's own places when it is empty.
 	System types.SystemContext
-	// Progress takes lines for people.
-	Progress io.Writer
+	// Out takes what a command says it did, Progress what it is doing meanwhile.
+	Out, Progress io.Writer
 	// Execute runs a program of the host, for systemd.
 	Execute func(name string, arguments ...string) error
 	// Park waits for the shutdown after a reboot was asked for.
@@ -95,7 +95,12 @@ func (h *Host) IsBootcHost() bool {
 	return err == nil
 }
 
+// say reports a result, which is part of the command line's contract.
 func (h *Host) say(format string, arguments ...any) {
+	fmt.Fprintf(h.Out, format+"\n", arguments...)
+}
+
+func (h *Host) progress(format string, arguments ...any) {
 	fmt.Fprintf(h.Progress, format+"\n", arguments...)
 }
 

@@ -106,7 +106,7 @@ func (h *Host) lock() (unlock func(), err error) {
 	descriptor := int(file.Fd())
 	err = syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		h.say("Waiting for sysroot lock...")
+		h.progress("Waiting for sysroot lock...")
 		err = syscall.Flock(descriptor, syscall.LOCK_EX)
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // name only when it is complete. The image's content of /var is left out: it is
 // taken once, at the installation.
 func (h *Host) unpack(ctx context.Context, image *source.Image) (*Deployment, error) {
-	layers, err := image.Fetch(ctx, h.blobs(), h.say)
+	layers, err := image.Fetch(ctx, h.blobs(), h.progress)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (h *Host) unpack(ctx context.Context, image *source.Image) (*Deployment, er
 	}
 	defer os.RemoveAll(work)
 	root := filepath.Join(work, "root")
-	h.say("Deploying %s", image.Digest)
+	h.progress("Deploying %s", image.Digest)
 	if err := applyLayers(root, layers); err != nil {
 		return nil, err
 	}

@@ -79,15 +79,15 @@ func (i *Image) read(ctx context.Context) error {
 	if err := accept(ctx, i.context, unparsed); err != nil {
 		return err
 	}
-	parsed, err := image.FromUnparsedImage(ctx, i.context, unparsed)
-	if err != nil {
-		return err
-	}
-	content, _, err := parsed.Manifest(ctx)
+	content, err := i.platformManifest(ctx, unparsed)
 	if err != nil {
 		return err
 	}
 	if i.Digest, err = manifest.Digest(content); err != nil {
+		return err
+	}
+	parsed, err := image.FromUnparsedImage(ctx, i.context, image.UnparsedInstance(i.source, &i.Digest))
+	if err != nil {
 		return err
 	}
 	config, err := parsed.OCIConfig(ctx)
@@ -96,6 +96,25 @@ func (i *Image) read(ctx context.Context) error {
 	}
 	i.Config, i.Layers = *config, parsed.LayerInfos()
 	return nil
+}
+
+// platformManifest is the manifest itself, or the one an index has for this
+// machine's platform.
+func (i *Image) platformManifest(ctx context.Context, unparsed *image.UnparsedImage) ([]byte, error) {
+	content, kind, err := unparsed.Manifest(ctx)
+	if err != nil || !manifest.MIMETypeIsMultiImage(kind) {
+		return content, err
+	}
+	index, err := manifest.ListFromBlob(content, kind)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := index.ChooseInstance(i.context)
+	if err != nil {
+		return nil, err
+	}
+	content, _, err = i.source.GetManifest(ctx, &chosen)
+	return content, err
 }
 
 // accept applies containers-policy.json.
