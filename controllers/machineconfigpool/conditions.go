@@ -143,7 +143,7 @@ func (o observation) progress(count counts) verdict {
 func (o observation) obstacle() string {
 	for _, kind := range []string{machineconfiguration.ConditionValid, machineconfiguration.ConditionReady} {
 		condition := meta.FindStatusCondition(o.target.osConfig.Status.Conditions, kind)
-		if condition != nil && condition.Status == "False" && condition.ObservedGeneration == o.target.osConfig.Generation && condition.Message != "" {
+		if condition != nil && condition.Status != "True" && condition.ObservedGeneration == o.target.osConfig.Generation && condition.Message != "" {
 			return ": " + condition.Message
 		}
 	}
