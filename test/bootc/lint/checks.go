@@ -188,13 +188,18 @@ func lstat(root *os.Root, name string) (fs.FileInfo, error) {
 }
 
 // walk visits what is below a directory without entering other file systems:
-// what is mounted during a build is no part of the image.
+// what is mounted during a build is no part of the image. Directories that a
+// build's reduced root may not read (apt keeps one for its own user) are passed
+// over.
 func walk(root *os.Root, directory string, visit func(name string, entry fs.DirEntry) error) error {
 	device, err := deviceOf(root, ".")
 	if err != nil {
 		return err
 	}
 	err = fs.WalkDir(root.FS(), directory, func(name string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) && entry != nil {
+			return fs.SkipDir
+		}
 		if err != nil || name == "." {
 			return err
 		}
