@@ -68,8 +68,7 @@ func ensureLabel(ctx context.Context, client kubernetes.Interface, node *corev1.
 	return err
 }
 
-// nodeReady reports whether the node is Ready, and otherwise why not. A status
-// the kubelet has not renewed for a while says nothing.
+// nodeReady reports whether the node is Ready, and otherwise why not.
 func nodeReady(node *corev1.Node) (ready bool, why string) {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
