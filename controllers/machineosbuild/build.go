@@ -282,10 +282,6 @@ func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.Machine
 	return nil
 }
 
-func hasEnded(job *batchv1.Job) bool {
-	return jobHas(job, batchv1.JobComplete) || jobHas(job, batchv1.JobFailed)
-}
-
 // errLeftover asks for another try soon: an object of the same name is still
 // there, or not yet in the cache.
 var errLeftover = errors.New("an object of the same name is still there")

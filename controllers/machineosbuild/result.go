@@ -99,6 +99,9 @@ var classes = []request.FailureClass{
 	request.Network, request.Resources, request.Config, request.Internal,
 }
 
+// lastLinesMark stands between a failure and the end of its log.
+const lastLinesMark = "; last lines:\n"
+
 // describe puts a failure into words: where, what, exit code, last lines.
 func describe(failure request.Failure) string {
 	var text strings.Builder
@@ -113,7 +116,7 @@ func describe(failure request.Failure) string {
 		fmt.Fprintf(&text, " (exit code %d)", failure.ExitCode)
 	}
 	if lines := strings.Join(failure.LastLines, "\n"); lines != "" {
-		text.WriteString("; last lines:\n" + lines)
+		text.WriteString(lastLinesMark + lines)
 	}
 	return truncate(text.String(), maxMessage)
 }

@@ -2,6 +2,7 @@ package machineosbuild
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +75,9 @@ func buildingCondition(chosen plan) metav1.Condition {
 	}
 	status, reason, message := metav1.ConditionTrue, reasonBuildPending, "Waiting to be prepared"
 	if found := conditionOf(build); found != nil {
-		reason, message = found.Reason, found.Message
+		reason = found.Reason
+		// The lines of a log are for ImageBuildDegraded and the build itself.
+		message, _, _ = strings.Cut(found.Message, lastLinesMark)
 	}
 	if isTerminal(build) {
 		status = metav1.ConditionFalse

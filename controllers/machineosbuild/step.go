@@ -2,7 +2,6 @@ package machineosbuild
 
 import (
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -240,8 +239,8 @@ func progressOf(s *buildScope) state {
 	if newest != nil {
 		progress.message = waitingFor(newest)
 	}
-	if attempt := s.failedPods(); attempt > 0 && progress.message == "" {
-		progress.message = fmt.Sprintf("Image Build In Progress, attempt %d of %d", attempt+1, backoffLimit+1)
+	if failed := s.failedPods(); failed > 0 && progress.message == "" {
+		progress.message = fmt.Sprintf("Image Build In Progress, attempt %d of %d", failed+1, backoffLimit+1) + s.lastFailure()
 	}
 	return progress
 }
@@ -263,32 +262,20 @@ func (s *buildScope) failedPods() int {
 	return min(int(s.job.Status.Failed), backoffLimit)
 }
 
+// lastFailure says, without the lines of its log, why the attempt before failed.
+func (s *buildScope) lastFailure() string {
+	result, found := resultOf(s.job, s.pods)
+	if !found || result.Failure == nil {
+		return ""
+	}
+	failure := *result.Failure
+	failure.LastLines = nil
+	return fmt.Sprintf("; the attempt before failed: %s: %s", failure.Class, describe(failure))
+}
+
 func newestPod(pods []corev1.Pod) *corev1.Pod {
 	if len(pods) == 0 {
 		return nil
 	}
 	return &pods[len(pods)-1]
 }
-
-func jobHas(job *batchv1.Job, kind batchv1.JobConditionType) bool {
-	return jobCondition(job, kind) != nil
-}
-
-// jobCondition returns a condition that is True, or nil.
-func jobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		if condition := &job.Status.Conditions[i]; condition.Type == kind && condition.Status == corev1.ConditionTrue {
-			return condition
-		}
-	}
-	return nil
-}
-
-func deadlineOf(job *batchv1.Job) time.Duration {
-	if job.Spec.ActiveDeadlineSeconds == nil {
-		return 0
-	}
-	return time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second
-}
-
-func isSuspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }

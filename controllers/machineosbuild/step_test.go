@@ -71,7 +71,7 @@ func TestNextStep(t *testing.T) {
 		"a pod that runs is building":             {aBuildScope(mcfgv1.MachineOSBuildPrepared, withJob(resumed), withPods(aPod())), report, mcfgv1.MachineOSBuilding, "", ""},
 		"a second pod that waits is building":     {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), withPods(aPod(pending))), report, mcfgv1.MachineOSBuilding, "", ""},
 		"a second attempt says so": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed, func(job *batchv1.Job) { job.Status.Failed = 1 }),
-			withPods(aPod(reported(runFail)), aPod())), report, mcfgv1.MachineOSBuilding, "", "attempt 2 of 4"},
+			withPods(aPod(reported(runFail)), aPod())), report, mcfgv1.MachineOSBuilding, "", "attempt 2 of 4; the attempt before failed: Containerfile: step user: Containerfile line 2: RUN exit 1 (exit code 1)"},
 		"after an edit a Job at work goes on until it is interrupted": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed),
 			withPods(aPod()), func(s *buildScope) { text(withoutRun)(s.owner) }), report, mcfgv1.MachineOSBuilding, "", ""},
 		"a superseded build is interrupted":           {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), marked), stop, mcfgv1.MachineOSBuildInterrupted, "Superseded", "worker-other"},
