@@ -31,7 +31,7 @@ func newClient() (kubernetes.Interface, error) {
 
 // nodeTimeout is how long a node may take from its kubelet's start to Ready; a
 // machine boots in it too.
-const nodeTimeout = 3 * time.Minute
+const nodeTimeout = 5 * time.Minute
 
 // awaitNode waits until the node is registered, labels it and waits until it is
 // Ready.

@@ -20,7 +20,7 @@ import (
 type part struct {
 	spec    process.Spec
 	healthy func(context.Context) error
-	// prepare runs before the daemon starts, settle after it became healthy.
+	// settle runs after the daemon became healthy; may be nil.
 	settle func(context.Context) error
 	// timeout is how long the daemon may take to become healthy.
 	timeout time.Duration

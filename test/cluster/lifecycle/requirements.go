@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/imagemode/imagemode/test/cluster/cgroup"
 	"github.com/imagemode/imagemode/test/cluster/debian"
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/preflight"
@@ -31,6 +32,9 @@ func checkMachine(ctx context.Context, options Options) error {
 		if record, running := store.Running(name); running {
 			requirements.Own = append(requirements.Own, record.PID)
 		}
+	}
+	if strays, err := cgroup.Processes(layout.CgroupRoot); err == nil {
+		requirements.Stray = strays
 	}
 	if err := preflight.Check(requirements); err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 )
 
 // hungTimeout is how long a daemon that runs already may take to answer before
-// it counts as hung and is started again.
-const hungTimeout = 10 * time.Second
+// it counts as hung and is started again: longer than a machine busy with
+// compiling makes it wait.
+const hungTimeout = 30 * time.Second
 
 // ensurePart makes the daemon run and answer, and reports whether it had to be
 // started.

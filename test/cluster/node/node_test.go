@@ -24,7 +24,7 @@ func TestKubeletConfigIsReadStrictly(t *testing.T) {
 	}
 	got := map[string]any{
 		"kind": config.Kind, "runtime": config.ContainerRuntimeEndpoint, "cgroupRoot": config.CgroupRoot,
-		"sync": config.SyncFrequency.String(), "secrets": string(config.ConfigMapAndSecretChangeDetectionStrategy),
+		"sync": config.SyncFrequency.Duration.String(), "secrets": string(config.ConfigMapAndSecretChangeDetectionStrategy),
 		"failCgroupV1": *config.FailCgroupV1, "failSwapOn": *config.FailSwapOn,
 	}
 	want := map[string]any{

@@ -41,6 +41,9 @@ type Requirements struct {
 	// Own are the process ids of the cluster's running daemons: what they
 	// listen on is not taken.
 	Own []int
+	// Stray are process ids below the cluster's cgroups: what of them is not
+	// Own was left by a cluster that lost its records.
+	Stray []int
 }
 
 // Port is an address the cluster listens on, and for what.
@@ -126,10 +129,15 @@ func portProblems(machine Machine, requirements Requirements) []error {
 	var problems []error
 	for _, port := range requirements.Ports {
 		for _, listener := range machine.Listeners {
-			if listener.covers(port) && !slices.Contains(requirements.Own, listener.PID) {
-				problems = append(problems, fmt.Errorf("port %d on %s is taken by %s, %s needs it: stop that program and try again",
-					port.Number, port.Address, listener.owner(), port.For))
+			if !listener.covers(port) || slices.Contains(requirements.Own, listener.PID) {
+				continue
 			}
+			advice := "stop that program and try again"
+			if slices.Contains(requirements.Stray, listener.PID) {
+				advice = "it is left over from an earlier cluster, run down first"
+			}
+			problems = append(problems, fmt.Errorf("port %d on %s is taken by %s, %s needs it: %s",
+				port.Number, port.Address, listener.owner(), port.For, advice))
 		}
 	}
 	return problems

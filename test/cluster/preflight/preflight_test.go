@@ -22,6 +22,7 @@ var requirements = Requirements{
 	Space: map[string]uint64{"/state": 15 * GiB},
 	Ports: []Port{{"10.89.0.1", 6443, "kube-apiserver"}, {"127.0.0.1", 2379, "etcd"}},
 	Own:   []int{77},
+	Stray: []int{77, 78},
 }
 
 func listener(address string, port, pid int) Listener {
@@ -59,6 +60,10 @@ func TestProblems(t *testing.T) {
 		},
 		"a port used by the cluster itself": {
 			change: func(m *Machine) { m.Listeners = []Listener{listener("10.89.0.1", 6443, 77)} },
+		},
+		"a port taken by what a broken cluster left": {
+			change: func(m *Machine) { m.Listeners = []Listener{listener("127.0.0.1", 2379, 78)} },
+			want:   "left over from an earlier cluster, run down first",
 		},
 		"too little disk": {
 			change: func(m *Machine) { m.Free["/state"] = 3 * GiB },

@@ -3,7 +3,6 @@ package source
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +31,7 @@ func ClusterModule(root string) string {
 
 func declares(file, path string) bool {
 	content, err := os.Open(file)
-	if errors.Is(err, os.ErrNotExist) || err != nil {
+	if err != nil {
 		return false
 	}
 	defer content.Close()
