@@ -19,6 +19,7 @@ import (
 	"github.com/imagemode/imagemode/test/cluster/lock"
 	"github.com/imagemode/imagemode/test/cluster/machine"
 	"github.com/imagemode/imagemode/test/cluster/ownimages"
+	"github.com/imagemode/imagemode/test/cluster/preflight"
 	"github.com/imagemode/imagemode/test/cluster/source"
 )
 
@@ -45,9 +46,9 @@ func newCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&options.Source, "source", "", "checkout to compile from (default: the one around the working directory)")
 	root.AddCommand(
-		newCommandOf("up", "Bring the cluster up, or repair it", locked(withSource(lifecycle.Up)), &options),
-		newCommandOf("down", "Remove the cluster and all it made", locked(lifecycle.Down), &options),
-		newCommandOf("status", "Show every part of the cluster", printStatus, &options),
+		newCommandOf("up", "Bring the cluster up, or repair it", asRoot(locked(withSource(lifecycle.Up))), &options),
+		newCommandOf("down", "Remove the cluster and all it made", asRoot(locked(lifecycle.Down)), &options),
+		newCommandOf("status", "Show every part of the cluster", asRoot(printStatus), &options),
 		newCommandOf("binaries", "Only compile the cluster's programs to the cache", locked(withSource(lifecycle.Binaries)), &options),
 		newImagesCommand(&options),
 		machine.ExecCommand(),
@@ -76,13 +77,23 @@ func newImagesCommand(options *lifecycle.Options) *cobra.Command {
 		})
 		return err
 	}
-	command := newCommandOf("images", "Build imagemode's own images and push them to the cluster's registry", withSource(publish), options)
+	command := newCommandOf("images", "Build imagemode's own images and push them to the cluster's registry", asRoot(withSource(publish)), options)
 	command.Flags().StringVar(&tag, "tag", tag, "tag of the images")
 	return command
 }
 
 func printStatus(ctx context.Context, options lifecycle.Options) error {
 	return lifecycle.Status(ctx, options, os.Stdout)
+}
+
+// asRoot refuses everybody but root.
+func asRoot(run action) action {
+	return func(ctx context.Context, options lifecycle.Options) error {
+		if err := preflight.RequireRoot(); err != nil {
+			return err
+		}
+		return run(ctx, options)
+	}
 }
 
 // withSource finds the checkout before run.

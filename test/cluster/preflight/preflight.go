@@ -20,8 +20,6 @@ import (
 // Machine is what of this machine decides whether the cluster can run. Read
 // gathers it; Problems judges it.
 type Machine struct {
-	// EffectiveUser is the user id of this process.
-	EffectiveUser int
 	// Filesystems are the file system types the kernel knows.
 	Filesystems []string
 	// Free is the space left, in bytes, by the directory asked about.
@@ -70,9 +68,6 @@ const GiB = 1 << 30
 
 // Check reads this machine and returns the first problem.
 func Check(requirements Requirements) error {
-	if os.Geteuid() != 0 { // first: the rest may not even be readable
-		return notRoot
-	}
 	machine, err := Read(requirements)
 	if err != nil {
 		return err
@@ -83,14 +78,20 @@ func Check(requirements Requirements) error {
 	return nil
 }
 
-var notRoot = errors.New("not root: the local cluster makes network interfaces, mounts and containers; run it as root")
+// RequireRoot comes before everything else: without root most of the machine
+// cannot even be read.
+func RequireRoot() error {
+	if os.Geteuid() != 0 {
+		return errNotRoot
+	}
+	return nil
+}
+
+var errNotRoot = errors.New("not root: the local cluster makes network interfaces, mounts and containers; run it as root")
 
 // Problems judges the machine.
 func Problems(machine Machine, requirements Requirements) []error {
 	var problems []error
-	if machine.EffectiveUser != 0 {
-		problems = append(problems, notRoot)
-	}
 	if !slices.Contains(machine.Filesystems, "overlay") {
 		problems = append(problems, errors.New("the kernel has no overlay file system: run modprobe overlay, or use a kernel that has it"))
 	}
@@ -145,7 +146,7 @@ func portProblems(machine Machine, requirements Requirements) []error {
 
 // Read gathers the machine's facts.
 func Read(requirements Requirements) (Machine, error) {
-	machine := Machine{EffectiveUser: os.Geteuid(), Free: map[string]uint64{}}
+	machine := Machine{Free: map[string]uint64{}}
 	filesystems, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
 		return Machine{}, err
