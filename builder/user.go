@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.podman.io/buildah"
 	"go.podman.io/buildah/define"
@@ -48,6 +49,8 @@ type workshop struct {
 	sys   *types.SystemContext
 	// scratch is the working directory of this build, removed at its end.
 	scratch string
+	// restore puts the environment back.
+	restore func()
 }
 
 func openWorkshop(job *job) (*workshop, error) {
@@ -60,23 +63,27 @@ func openWorkshop(job *job) (*workshop, error) {
 	if err := makeDirectories(filepath.Join(scratch, "context"), cache); err != nil {
 		return nil, err
 	}
-	if err := setEnvironment(job.storage, scratch); err != nil {
-		return nil, err
-	}
-	sys, err := systemContext(job, cache)
+	restore, err := setEnvironment(job.storage, scratch)
 	if err != nil {
 		return nil, err
 	}
-	store, err := openStore(job.storage)
+	w := &workshop{job: job, scratch: scratch, restore: restore}
+	if w.sys, err = systemContext(job, cache); err == nil {
+		w.store, err = openStore(job.storage)
+	}
 	if err != nil {
+		restore()
 		return nil, err
 	}
-	return &workshop{job: job, store: store, sys: sys, scratch: scratch}, nil
+	return w, nil
 }
 
 // openStore opens the image store and removes containers that a killed build
 // left in it.
 func openStore(directory string) (storage.Store, error) {
+	if strings.ContainsAny(directory, ",:\\") {
+		return nil, fmt.Errorf("image storage in %s: the path is part of mount options, where , : and \\ mean something else", directory)
+	}
 	store, err := storage.GetStore(storage.StoreOptions{
 		GraphRoot:       filepath.Join(directory, "images"),
 		RunRoot:         filepath.Join(directory, "run"),
@@ -98,24 +105,37 @@ func openStore(directory string) (storage.Store, error) {
 }
 
 // setEnvironment keeps buildah from the host's own configuration and gives it
-// what a minimal image lacks. It is the process's: one build at a time.
-func setEnvironment(directory, scratch string) error {
+// what a minimal image lacks. The environment is the process's: one build at a
+// time. The function it returns puts back what was there.
+func setEnvironment(directory, scratch string) (restore func(), err error) {
 	empty := filepath.Join(directory, "containers.conf")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		return err
+		return nil, err
 	}
-	variables := map[string]string{
+	var undo []func() error
+	var problems []error
+	for name, value := range map[string]string{
 		"TMPDIR":                  scratch,
 		"CONTAINERS_CONF":         empty,
 		"CONTAINERS_STORAGE_CONF": "/dev/null",
 		"USER":                    "root",
 		"HOME":                    directory,
-	}
-	var problems []error
-	for name, value := range variables {
+	} {
+		old, wasSet := os.LookupEnv(name)
 		problems = append(problems, os.Setenv(name, value))
+		undo = append(undo, func() error {
+			if wasSet {
+				return os.Setenv(name, old)
+			}
+			return os.Unsetenv(name)
+		})
 	}
-	return errors.Join(problems...)
+	restore = func() {
+		for _, step := range undo {
+			_ = step() // names are constants: it cannot fail
+		}
+	}
+	return restore, errors.Join(problems...)
 }
 
 // systemContext is the access for everything the text refers to.
@@ -138,6 +158,7 @@ func systemContext(job *job, cache string) (*types.SystemContext, error) {
 }
 
 func (w *workshop) close() {
+	defer w.restore()
 	if _, err := w.store.Shutdown(false); err != nil {
 		w.job.out.printf("  image storage: %v", err)
 	}
