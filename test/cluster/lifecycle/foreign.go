@@ -16,7 +16,8 @@ var foreignDirs = []string{
 	"/var/lib/kubelet",    // device plugins' socket
 	"/var/lib/cni",        // results of CNI calls
 	"/var/log/containers", // links to the pods' logs
-	"/run/containerd",     // fifos
+	"/run/containerd",     // shims' sockets
+	"/run/systemd/nspawn", // locks and propagated mounts of machines
 }
 
 // foreignRecord lists the foreign directories that the cluster made.

@@ -39,7 +39,7 @@ type Kubelet struct {
 
 // Config is the KubeletConfiguration in YAML.
 func (k Kubelet) Config() ([]byte, error) {
-	failCgroupV1, failSwapOn, serialize, enabled := false, false, false, true
+	failCgroupV1, failSwapOn, serialize, utilChains, enabled := false, false, false, false, true
 	resolvConf := "/dev/null"
 	health := int32(layout.KubeletHealthPort)
 	return yaml.Marshal(kubeletv1beta1.KubeletConfiguration{
@@ -64,6 +64,8 @@ func (k Kubelet) Config() ([]byte, error) {
 		HealthzBindAddress:       layout.Loopback,
 		PodLogsDir:               k.PodLogsDir,
 		VolumePluginDir:          k.PluginDir,
+		// `down` could not tell these chains from another kubelet's.
+		MakeIPTablesUtilChains: &utilChains,
 		// No name service runs in the cluster.
 		ResolverConfig: &resolvConf,
 		// Secrets and ConfigMaps reach running pods within seconds in a test.
