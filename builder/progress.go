@@ -79,9 +79,12 @@ func clean(text string) string {
 	return text
 }
 
-// lines gives a writer that passes whole lines on. Progress bars end theirs
-// with a carriage return.
+// lines gives a writer that passes whole lines on.
 func (p *progress) lines() *lineWriter { return &lineWriter{pass: p.line} }
+
+// maxLine bounds what is held of a line, in bytes: one without an end must not
+// fill the memory.
+const maxLine = 64 << 10
 
 type lineWriter struct {
 	mutex  sync.Mutex
@@ -94,18 +97,24 @@ func (w *lineWriter) Write(data []byte) (int, error) {
 	defer w.mutex.Unlock()
 	w.buffer = append(w.buffer, data...)
 	for {
-		end := bytes.IndexAny(w.buffer, "\r\n")
-		if end < 0 && len(w.buffer) > 64<<10 {
-			end = len(w.buffer) - 1 // an endless line must not fill the memory
-		}
+		end := bytes.IndexByte(w.buffer, '\n')
 		if end < 0 {
-			return len(data), nil
+			break
 		}
-		if line := string(w.buffer[:end]); line != "" {
-			w.pass(line)
-		}
+		w.pass(shown(w.buffer[:end]))
 		w.buffer = w.buffer[end+1:]
 	}
+	if len(w.buffer) > maxLine {
+		w.buffer = []byte(shown(w.buffer[len(w.buffer)-maxLine:]))
+	}
+	return len(data), nil
+}
+
+// shown is what a terminal shows of a line in the end: a progress bar goes back
+// to its start by carriage returns and writes over it.
+func shown(line []byte) string {
+	line = bytes.TrimRight(line, "\r")
+	return string(line[bytes.LastIndexByte(line, '\r')+1:])
 }
 
 // flush passes on a last line without an end.
@@ -113,7 +122,7 @@ func (w *lineWriter) flush() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if len(w.buffer) > 0 {
-		w.pass(string(w.buffer))
+		w.pass(shown(w.buffer))
 		w.buffer = nil
 	}
 }
