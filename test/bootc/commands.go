@@ -35,7 +35,7 @@ func newSwitch(h *host.Host) *cobra.Command {
 	flags.BoolVar(&quiet, "quiet", false, "Don't display progress")
 	flags.BoolVar(&options.Apply, "apply", false, "Restart or reboot into the new target image")
 	flags.BoolVar(&options.DownloadOnly, "download-only", false, "Download and stage, but do not apply at the next reboot")
-	flags.BoolVar(&options.Retain, "retain", false, "Retain reference to currently booted image")
+	flags.Bool("retain", false, "Retain reference to currently booted image (it is always retained here, as the rollback)")
 	flags.StringVar(&options.Target.Transport, "transport", "registry", "The transport; only registry is supported here")
 	return command
 }

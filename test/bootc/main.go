@@ -93,7 +93,7 @@ func usage(validate cobra.PositionalArgs) cobra.PositionalArgs {
 
 // requireHost refuses what only a booted host can do.
 func requireHost(h *host.Host) error {
-	if marker := host.Detect(h.Root); marker != "" {
+	if host.IsContainer(h.Root) {
 		return errors.New("Detected container; this command requires a booted host system.")
 	}
 	if os.Geteuid() != 0 {

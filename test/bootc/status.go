@@ -42,7 +42,7 @@ func printStatus(h *host.Host, options statusOptions, out io.Writer) error {
 		return fmt.Errorf("Unsupported format version: %d", options.formatVersion)
 	}
 	status := host.ContainerStatus()
-	if host.Detect(h.Root) == "" && h.IsBootcHost() {
+	if !host.IsContainer(h.Root) && h.IsBootcHost() {
 		var err error
 		if status, err = h.Status(); err != nil {
 			return fmt.Errorf("Status: %w", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/imagemode/imagemode/test/bootc/etc"
 )
@@ -110,15 +109,14 @@ func (h *Host) Install(ctx context.Context, reference ImageReference) error {
 	return writeJSON(h.entryFile(), bootEntry{Default: deployment.ID})
 }
 
-// Detect names the file by which this is a container, or nothing.
-func Detect(root string) string {
+// IsContainer tells whether a program with this root and environment runs in a
+// container, by the marks container engines leave. A service of a machine has
+// none of them: systemd does not pass its own variable "container" on.
+func IsContainer(root string) bool {
 	for _, marker := range []string{"run/.containerenv", ".dockerenv"} {
 		if _, err := os.Stat(filepath.Join(root, marker)); err == nil {
-			return "/" + marker
+			return true
 		}
 	}
-	if value := strings.TrimSpace(os.Getenv("container")); value != "" {
-		return "$container"
-	}
-	return ""
+	return os.Getenv("container") != ""
 }

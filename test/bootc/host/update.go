@@ -14,7 +14,6 @@ import (
 // SwitchOptions are the flags of `bootc switch`.
 type SwitchOptions struct {
 	Target ImageReference
-	Retain bool
 	Apply  bool
 	// DownloadOnly stages locked.
 	DownloadOnly bool

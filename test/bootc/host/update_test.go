@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log"
 	"os"
@@ -307,50 +306,5 @@ func TestApplyReboots(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.commands); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
-	}
-}
-
-// TestStatusJSON holds the document against the required and the nullable fields
-// of bootc's schema.
-func TestStatusJSON(t *testing.T) {
-	f, first := installed(t)
-	status, err := f.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(content, &got); err != nil {
-		t.Fatal(err)
-	}
-	reference := map[string]any{"image": first, "transport": "registry"}
-	booted := map[string]any{
-		"image": map[string]any{
-			"image": reference, "version": "12", "timestamp": "0001-01-01T00:00:00Z",
-			"imageDigest": digestOf(first), "architecture": "amd64",
-		},
-		"cachedUpdate": nil, "incompatible": false, "pinned": false, "softRebootCapable": false, "downloadOnly": false,
-		"store":  "ostreeContainer",
-		"ostree": map[string]any{"stateroot": "default", "checksum": (&Deployment{Digest: digestOf(first)}).checksum(), "deploySerial": 0.0},
-	}
-	want := map[string]any{
-		"apiVersion": "org.containers.bootc/v1", "kind": "BootcHost", "metadata": map[string]any{"name": "host"},
-		"spec": map[string]any{"image": reference, "bootOrder": "default"},
-		"status": map[string]any{
-			"staged": nil, "booted": booted, "rollback": nil, "rollbackQueued": false, "type": "bootcHost",
-		},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
-}
-
-func TestOtherHostsAreNotBootcHosts(t *testing.T) {
-	f := newFixture(t)
-	if _, err := f.Status(); err != ErrNotBooted {
-		t.Errorf("error is %v, want %v", err, ErrNotBooted)
 	}
 }
