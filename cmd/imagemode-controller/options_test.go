@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -112,5 +113,17 @@ func TestTolerations(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNoHomeDirectoryIsLookedInto(t *testing.T) {
+	// t.Setenv restores what forgetHome changes.
+	t.Setenv("HOME", "/root")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if err := forgetHome(); err != nil {
+		t.Fatal(err)
+	}
+	if got := os.Getenv("HOME"); got != "/nonexistent" {
+		t.Errorf("HOME is %q", got)
 	}
 }

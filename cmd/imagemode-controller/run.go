@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -92,6 +93,9 @@ func Run(command *cobra.Command, options Options) error {
 		return fmt.Errorf("find the API server (in a cluster, or with --kubeconfig): %w", err)
 	}
 	config.QPS, config.Burst = options.QPS, options.Burst
+	if err := forgetHome(); err != nil {
+		return err
+	}
 	settings, err := managerOptions(options)
 	if err != nil {
 		return err
@@ -112,6 +116,18 @@ func Run(command *cobra.Command, options Options) error {
 		return err
 	}
 	return mgr.Start(command.Context())
+}
+
+// forgetHome makes image libraries read the system's configuration only. They
+// look into a home directory first, and fail when they may not: an image may
+// say HOME=/root for a program that does not run as root.
+func forgetHome() error {
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME"} {
+		if err := os.Setenv(name, "/nonexistent"); err != nil {
+			return fmt.Errorf("forget the home directory: %w", err)
+		}
+	}
+	return nil
 }
 
 func managerOptions(options Options) (ctrl.Options, error) {

@@ -273,6 +273,10 @@ func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.Machine
 	build.Status = status
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Status().Patch(ctx, build, patch); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Deleted meanwhile: there is no status to write.
+			return nil
+		}
 		return fmt.Errorf("write the status of MachineOSBuild %s: %w", build.Name, err)
 	}
 	if phase := phaseOf(build); phase != phaseOf(before) {

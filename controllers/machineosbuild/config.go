@@ -155,6 +155,10 @@ func (r *configReconciler) annotate(ctx context.Context, config *mcfgv1.MachineO
 	maps.Copy(config.Annotations, annotations)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, config, patch); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Deleted meanwhile; the next reconcile sees that it is gone.
+			return errLeftover
+		}
 		return fmt.Errorf("annotate MachineOSConfig %s: %w", config.Name, err)
 	}
 	return nil
@@ -199,7 +203,8 @@ func (r *configReconciler) publish(ctx context.Context, config *mcfgv1.MachineOS
 	before := config.DeepCopy()
 	config.Status = status
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, config, patch); err != nil {
+	// A MachineOSConfig that was deleted meanwhile has no status to write.
+	if err := r.client.Status().Patch(ctx, config, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of MachineOSConfig %s: %w", config.Name, err)
 	}
 	return nil
