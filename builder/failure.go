@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -103,13 +102,13 @@ func exitCode(err error) int {
 // classOf says who can mend err.
 func classOf(err error) request.FailureClass {
 	var (
-		text     *containerfiles.Error
-		refused  *ignition.RefusedError
-		config   *configError
-		image    *imageError
-		lint     *lintError
-		user     *userError
-		registry *registry.Error
+		text    *containerfiles.Error
+		refused *ignition.RefusedError
+		config  *configError
+		image   *imageError
+		lint    *lintError
+		user    *userError
+		remote  *registry.Error
 	)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EDQUOT):
@@ -120,25 +119,26 @@ func classOf(err error) request.FailureClass {
 		return request.Config
 	case errors.As(err, &image), errors.As(err, &lint):
 		return request.Image
-	case errors.As(err, &registry):
-		return registry.Class
 	case errors.As(err, &user):
 		return classOfUser(user)
-	case errors.Is(err, context.Canceled):
-		return request.Internal
+	case errors.As(err, &remote):
+		return remote.Class
 	}
 	return request.Internal
 }
 
 // classOfUser tells the user's own mistakes from a network or a disk that
-// failed under them. The program's output is all there is to go by.
+// failed under them, and from an image that could not be pulled. Of a program
+// that ran, its output is all there is to go by.
 func classOfUser(user *userError) request.FailureClass {
 	output := strings.Join(append(user.lastLines, user.err.Error()), "\n")
 	switch {
+	case exitCode(user.err) == 0 && isRegistryError(user.err):
+		return registry.Classify(user.err)
 	case containsAny(output, resourceTexts):
 		return request.Resources
-	case exitCode(user.err) == 137:
-		// 128+9: nothing but the kernel's memory killer sends it here.
+	case exitCode(user.err) == 137, strings.Contains(user.err.Error(), "signal: killed"):
+		// 137 is 128+9: nothing but the kernel's memory killer sends it here.
 		return request.Resources
 	case containsAny(output, networkTexts):
 		return request.Network

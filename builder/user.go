@@ -2,12 +2,11 @@ package builder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"go.podman.io/buildah"
 	"go.podman.io/buildah/define"
@@ -16,7 +15,6 @@ import (
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
-	"go.podman.io/storage"
 	"golang.org/x/sys/unix"
 
 	"github.com/imagemode/imagemode/builder/request"
@@ -31,140 +29,23 @@ func runUser(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 		return nil, err
 	}
 	defer workshop.close()
-	id, err := workshop.build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := workshop.lint(ctx, id); err != nil {
-		return nil, err
-	}
-	return workshop.push(ctx, id)
-}
-
-// workshop is the local side of a build: the images that are pulled, the
-// containers that run, and everything buildah has to be told.
-type workshop struct {
-	job   *job
-	store storage.Store
-	sys   *types.SystemContext
-	// scratch is the working directory of this build, removed at its end.
-	scratch string
-	// restore puts the environment back.
-	restore func()
-}
-
-func openWorkshop(job *job) (*workshop, error) {
-	scratch := filepath.Join(job.storage, "tmp")
-	// A build that was killed leaves its files; they may be of any size.
-	if err := os.RemoveAll(scratch); err != nil {
-		return nil, fmt.Errorf("clearing %s: %w", scratch, err)
-	}
-	cache := filepath.Join(job.storage, "cache")
-	if err := makeDirectories(filepath.Join(scratch, "context"), cache); err != nil {
-		return nil, err
-	}
-	restore, err := setEnvironment(job.storage, scratch)
-	if err != nil {
-		return nil, err
-	}
-	w := &workshop{job: job, scratch: scratch, restore: restore}
-	if w.sys, err = systemContext(job, cache); err == nil {
-		w.store, err = openStore(job.storage)
-	}
-	if err != nil {
-		restore()
-		return nil, err
-	}
-	return w, nil
-}
-
-// openStore opens the image store and removes containers that a killed build
-// left in it.
-func openStore(directory string) (storage.Store, error) {
-	if strings.ContainsAny(directory, ",:\\") {
-		return nil, fmt.Errorf("image storage in %s: the path is part of mount options, where , : and \\ mean something else", directory)
-	}
-	store, err := storage.GetStore(storage.StoreOptions{
-		GraphRoot:       filepath.Join(directory, "images"),
-		RunRoot:         filepath.Join(directory, "run"),
-		GraphDriverName: "overlay",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("image storage in %s (it has to be on a disk file system, not on overlay): %w", directory, err)
-	}
-	containers, err := store.Containers()
-	if err != nil {
-		return nil, fmt.Errorf("image storage in %s: %w", directory, err)
-	}
-	for _, container := range containers {
-		if err := store.DeleteContainer(container.ID); err != nil {
-			return nil, fmt.Errorf("image storage in %s: leftover container %s: %w", directory, container.ID, err)
-		}
-	}
-	return store, nil
-}
-
-// setEnvironment keeps buildah from the host's own configuration and gives it
-// what a minimal image lacks. The environment is the process's: one build at a
-// time. The function it returns puts back what was there.
-func setEnvironment(directory, scratch string) (restore func(), err error) {
-	empty := filepath.Join(directory, "containers.conf")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		return nil, err
-	}
-	var undo []func() error
-	var problems []error
-	for name, value := range map[string]string{
-		"TMPDIR":                  scratch,
-		"CONTAINERS_CONF":         empty,
-		"CONTAINERS_STORAGE_CONF": "/dev/null",
-		"USER":                    "root",
-		"HOME":                    directory,
+	var id string
+	var image *registry.Image
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{
+		{"built", func() (err error) { id, err = workshop.build(ctx); return err }},
+		{"linted", func() error { return workshop.lint(ctx, id) }},
+		{"pushed", func() (err error) { image, err = workshop.push(ctx, id); return err }},
 	} {
-		old, wasSet := os.LookupEnv(name)
-		problems = append(problems, os.Setenv(name, value))
-		undo = append(undo, func() error {
-			if wasSet {
-				return os.Setenv(name, old)
-			}
-			return os.Unsetenv(name)
-		})
-	}
-	restore = func() {
-		for _, step := range undo {
-			_ = step() // names are constants: it cannot fail
+		started := time.Now()
+		if err := part.run(); err != nil {
+			return nil, err
 		}
+		job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
 	}
-	return restore, errors.Join(problems...)
-}
-
-// systemContext is the access for everything the text refers to.
-func systemContext(job *job, cache string) (*types.SystemContext, error) {
-	access := job.access("")
-	access.AuthFile = job.credentials.both.path()
-	sys, err := access.System()
-	if err != nil {
-		return nil, err
-	}
-	// Where a layer came from is remembered here, so that the push mounts the
-	// base's layers and does not compress and send them again.
-	sys.BlobInfoCacheDir = cache
-	policy, err := registry.PolicyFile(sys, filepath.Join(job.storage, "policy.json"))
-	if err != nil {
-		return nil, err
-	}
-	sys.SignaturePolicyPath = policy
-	return sys, nil
-}
-
-func (w *workshop) close() {
-	defer w.restore()
-	if _, err := w.store.Shutdown(false); err != nil {
-		w.job.out.printf("  image storage: %v", err)
-	}
-	if err := os.RemoveAll(w.scratch); err != nil {
-		w.job.out.printf("  clearing up: %v", err)
-	}
+	return image, nil
 }
 
 // build runs the text and gives the id of the image in the store.
@@ -182,19 +63,10 @@ func (w *workshop) build(ctx context.Context) (string, error) {
 			line:        tracker.line,
 			instruction: tracker.instruction,
 			lastLines:   w.job.out.lastLines(),
-			err:         w.classify(err),
+			err:         err,
 		}
 	}
 	return id, nil
-}
-
-// classify gives errors of a pull their class: what buildah returns for
-// everything else is text.
-func (w *workshop) classify(err error) error {
-	if exitCode(err) != 0 || !isRegistryError(err) {
-		return err
-	}
-	return registry.Wrap(w.job.request.BaseImage, err)
 }
 
 func (w *workshop) buildOptions(tracker *lineTracker, output io.Writer) define.BuildOptions {
