@@ -86,7 +86,8 @@ func (h *SystemdHost) Command(ctx context.Context, unit string) (Command, error)
 }
 
 // commandState reads the unit's active state. A unit that is not loaded, or is
-// loaded and has neither run nor failed, counts as absent: systemd drops it.
+// loaded and has neither run nor failed, counts as absent: systemd drops it. But
+// with a job it is about to run: that is how it looks right after its start.
 func commandState(properties map[string]any) CommandState {
 	load, _ := properties["LoadState"].(string)
 	active, _ := properties["ActiveState"].(string)
@@ -96,10 +97,20 @@ func commandState(properties map[string]any) CommandState {
 		return CommandNone
 	case active == "failed", active == "active" && sub == "exited":
 		return CommandFinished
-	case active == "inactive":
+	case active == "inactive" && !hasJob(properties["Job"]):
 		return CommandNone
 	}
 	return CommandRunning
+}
+
+// hasJob reads the property Job: its number, 0 for none, and its path.
+func hasJob(property any) bool {
+	job, _ := property.([]any)
+	if len(job) == 0 {
+		return false
+	}
+	id, _ := job[0].(uint32)
+	return id != 0
 }
 
 // commandArguments reads the arguments out of the property ExecStart, a list
