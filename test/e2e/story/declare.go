@@ -1,10 +1,12 @@
 package story
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/vincent-petithory/dataurl"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -34,10 +36,6 @@ WantedBy=multi-user.target
 // declare pauses the pool and then writes the two objects in the order of a
 // user: first the configuration, then the wish to have it as an image.
 func (s *Story) declare(ctx context.Context) error {
-	before, err := s.pool(ctx)
-	if err != nil {
-		return err
-	}
 	if err := s.setPaused(ctx, Pool, true); err != nil {
 		return err
 	}
@@ -46,7 +44,7 @@ func (s *Story) declare(ctx context.Context) error {
 		return err
 	}
 	s.Log.Line("MachineConfig %s: %s and the enabled unit %s", machineConfigName, ConfigFile, Unit)
-	if err := until(ctx, "the rendered config with "+machineConfigName, s.newlyRendered(before)); err != nil {
+	if err := until(ctx, "the rendered config with "+machineConfigName, s.textIsRendered); err != nil {
 		return err
 	}
 	s.Log.Line("rendered as %s", s.Rendered)
@@ -57,15 +55,20 @@ func (s *Story) declare(ctx context.Context) error {
 	return nil
 }
 
-func (s *Story) newlyRendered(before *mcfgv1.MachineConfigPool) check {
-	return func(ctx context.Context) (string, bool, error) {
-		pool, err := s.pool(ctx)
-		if err != nil {
-			return err.Error(), false, nil
-		}
-		s.Rendered = pool.Spec.Configuration.Name
-		return s.Rendered + "; " + conditionsOf(pool), s.Rendered != before.Spec.Configuration.Name, nil
+// textIsRendered is done when the pool's rendered config holds the file's text.
+// A new name alone would not do: a new OS stream gives one, too.
+func (s *Story) textIsRendered(ctx context.Context) (string, bool, error) {
+	pool, err := s.pool(ctx)
+	if err != nil {
+		return err.Error(), false, nil
 	}
+	s.Rendered = pool.Spec.Configuration.Name
+	rendered := &mcfgv1.MachineConfig{}
+	if err := s.Cluster.Client.Get(ctx, client.ObjectKey{Name: s.Rendered}, rendered); err != nil {
+		return err.Error(), false, nil
+	}
+	holds := bytes.Contains(rendered.Spec.Config.Raw, []byte(dataurl.EncodeBytes([]byte(s.Text))))
+	return s.Rendered + "; " + conditionsOf(pool), holds, nil
 }
 
 func (s *Story) applyMachineConfig(ctx context.Context) error {
