@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -33,11 +34,11 @@ type layerFiles struct {
 // key identifies what the package layers are made from. A newer package in the
 // archive does not change it: delete the cache to take up new packages.
 func (r recipe) key() string {
-	description, err := json.Marshal(r)
+	description, err := json.Marshal([]any{r, installOptions, layoutScript})
 	if err != nil {
-		panic(err) // a struct of strings
+		panic(err) // strings and bytes
 	}
-	sum := sha256.Sum256(append(description, layoutScript...))
+	sum := sha256.Sum256(description)
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -76,6 +77,16 @@ func bootstrap(ctx context.Context, options Options, recipe recipe, directory st
 	})
 }
 
+// installOptions are the same for every stream. Documentation that nobody reads
+// on a node is left out, now and in builds on the image. Without force-unsafe-io
+// dpkg waits for the disk after each file, for a root that is thrown away.
+var installOptions = []string{
+	"--quiet", "--mode=root", "--variant=minbase", "--format=tar",
+	"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+	"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+	"--dpkgopt=force-unsafe-io",
+}
+
 // debootstrap runs mmdebstrap and compresses the tar it prints. Its two hooks
 // run when all packages are installed: the first, still with apt's lists, fetches
 // the extensions with the dependencies that the root lacks; the second changes
@@ -83,12 +94,11 @@ func bootstrap(ctx context.Context, options Options, recipe recipe, directory st
 func debootstrap(ctx context.Context, recipe recipe, debs, layout string, out io.Writer) error {
 	fetch := fmt.Sprintf(`APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get --yes --download-only --no-install-recommends -o Dir::Cache::archives=%q install %s`,
 		debs, strings.Join(recipe.Extensions, " "))
-	command := exec.CommandContext(ctx, "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar",
-		"--include="+strings.Join(recipe.Packages, ","),
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-		"--customize-hook="+fetch, "--customize-hook="+layout,
-		recipe.Suite, "-")
+	command := exec.CommandContext(ctx, "mmdebstrap", slices.Concat(installOptions, []string{
+		"--include=" + strings.Join(recipe.Packages, ","),
+		"--customize-hook=" + fetch, "--customize-hook=" + layout,
+		recipe.Suite, "-",
+	})...)
 	if mirror := os.Getenv("IMAGEMODE_DEBIAN_MIRROR"); mirror != "" {
 		command.Args = append(command.Args, mirror)
 	}
