@@ -38,8 +38,12 @@ func Down(ctx context.Context, options Options) error {
 		{"directories", removeDirectories},
 	}
 	for _, step := range steps {
+		began := time.Now()
 		if err := step.run(ctx, options); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			options.Log("%s: gone after %s", step.name, took.Round(100*time.Millisecond))
 		}
 	}
 	if left, err := Leftovers(ctx, options); err != nil || len(left) > 0 {

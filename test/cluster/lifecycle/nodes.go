@@ -33,9 +33,10 @@ func newClient() (kubernetes.Interface, error) {
 // machine boots in it too.
 const nodeTimeout = 5 * time.Minute
 
-// awaitNode waits until the node is registered, labels it and waits until it is
-// Ready.
-func awaitNode(ctx context.Context, client kubernetes.Interface, name, label string) error {
+// awaitNode waits until the node is registered, labels it and waits until its
+// kubelet has called it Ready since the time given: what it said before it was
+// started again means nothing.
+func awaitNode(ctx context.Context, client kubernetes.Interface, name, label string, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	last := "is not registered"
@@ -45,7 +46,7 @@ func awaitNode(ctx context.Context, client kubernetes.Interface, name, label str
 			if err := ensureLabel(ctx, client, node, label); err != nil {
 				return err
 			}
-			ready, why := nodeReady(node)
+			ready, why := nodeReady(node, since)
 			if ready {
 				return nil
 			}
@@ -68,11 +69,15 @@ func ensureLabel(ctx context.Context, client kubernetes.Interface, node *corev1.
 	return err
 }
 
-// nodeReady reports whether the node is Ready, and otherwise why not.
-func nodeReady(node *corev1.Node) (ready bool, why string) {
+// nodeReady reports whether the node is Ready, and otherwise why not. Times in
+// node conditions have whole seconds.
+func nodeReady(node *corev1.Node, since time.Time) (ready bool, why string) {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue
+		}
+		if condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
+			return false, "has not reported since " + since.Format(time.TimeOnly)
 		}
 		if condition.Status == corev1.ConditionTrue {
 			return true, ""

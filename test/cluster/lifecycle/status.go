@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -90,6 +91,10 @@ func printMachines(out io.Writer) (complete bool) {
 	return complete
 }
 
+// silentTimeout is how long a node may be silent: its kubelet reports every five
+// seconds, and the controller manager notices only after most of a minute.
+const silentTimeout = 30 * time.Second
+
 func printNodes(ctx context.Context, out io.Writer) (complete bool) {
 	if _, err := os.Stat(layout.Kubeconfig); err != nil {
 		return false
@@ -103,7 +108,7 @@ func printNodes(ctx context.Context, out io.Writer) (complete bool) {
 	for _, name := range nodeNames() {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
-			if ready, why := nodeReady(node); !ready {
+			if ready, why := nodeReady(node, time.Now().Add(-silentTimeout)); !ready {
 				err = errors.New(why)
 			}
 		}

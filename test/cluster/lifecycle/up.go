@@ -37,7 +37,7 @@ func Up(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	if err := awaitNode(ctx, client, layout.ControlPlane, controlPlaneLabel); err != nil {
+	if err := awaitNode(ctx, client, layout.ControlPlane, controlPlaneLabel, began); err != nil {
 		return err
 	}
 	streams, err := ensureStreams(ctx, options)

@@ -56,6 +56,7 @@ func ensureWorkers(ctx context.Context, options Options, client kubernetes.Inter
 	if err != nil {
 		return false, err
 	}
+	began := time.Now()
 	for _, worker := range layout.Machines {
 		started, err := workers.Ensure(ctx, authority, options.BinDir(), worker, image)
 		if err != nil {
@@ -66,20 +67,17 @@ func ensureWorkers(ctx context.Context, options Options, client kubernetes.Inter
 		}
 		changed = changed || started
 	}
-	return changed, awaitWorkers(ctx, options, client, changed)
+	return changed, awaitWorkers(ctx, options, client, began)
 }
 
-func awaitWorkers(ctx context.Context, options Options, client kubernetes.Interface, report bool) error {
-	began := time.Now()
+func awaitWorkers(ctx context.Context, options Options, client kubernetes.Interface, since time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, worker := range layout.Machines {
 		group.Go(func() error {
-			if err := awaitNode(ctx, client, worker.Name, workerLabel); err != nil {
+			if err := awaitNode(ctx, client, worker.Name, workerLabel, since); err != nil {
 				return fmt.Errorf("%w and %s", err, filepath.Join(layout.MachineDir, worker.Name, "console.log"))
 			}
-			if report {
-				options.Log("%s: node is Ready after %s", worker.Name, time.Since(began).Round(time.Second))
-			}
+			options.Log("%s: node is Ready", worker.Name)
 			return nil
 		})
 	}
