@@ -82,7 +82,7 @@ func TestSystemdReportsAProgramThatIsNotThere(t *testing.T) {
 // sees the command run and end, and cannot start a second one beside it.
 func TestSystemdFindsACommandAgain(t *testing.T) {
 	ctx, host := newTestHost(t)
-	arguments := shell("echo begin; sleep 2; echo end")
+	arguments := shell("echo begin; sleep $((1 + 1)); echo $$ >/dev/null; echo end")
 	if err := host.Start(ctx, testUnit, arguments, time.Minute); err != nil {
 		t.Fatal(err)
 	}

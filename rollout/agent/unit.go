@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -23,7 +24,7 @@ func unitProperties(unit string, arguments []string, timeout time.Duration) []sy
 	stdout, stderr := outputPaths(unit)
 	return []systemd.Property{
 		systemd.PropDescription("imagemode: bootc " + arguments[1]),
-		systemd.PropExecStart(arguments, false),
+		systemd.PropExecStart(escape(arguments), false),
 		property("Type", "exec"),
 		systemd.PropRemainAfterExit(true),
 		property("RuntimeMaxUSec", uint64(timeout.Microseconds())),
@@ -33,6 +34,24 @@ func unitProperties(unit string, arguments []string, timeout time.Duration) []sy
 		property("StandardOutputFileToTruncate", stdout),
 		property("StandardErrorFileToTruncate", stderr),
 	}
+}
+
+// escape keeps systemd from putting environment variables into arguments: it
+// does that for a transient unit, too.
+func escape(arguments []string) []string {
+	escaped := make([]string, len(arguments))
+	for i, argument := range arguments {
+		escaped[i] = strings.ReplaceAll(argument, "$", "$$")
+	}
+	return escaped
+}
+
+func unescape(escaped []string) []string {
+	arguments := make([]string, len(escaped))
+	for i, argument := range escaped {
+		arguments[i] = strings.ReplaceAll(argument, "$$", "$")
+	}
+	return arguments
 }
 
 func property(name string, value any) systemd.Property {
@@ -121,7 +140,7 @@ func commandArguments(execStart any) []string {
 		return nil
 	}
 	arguments, _ := list[0][1].([]string)
-	return arguments
+	return unescape(arguments)
 }
 
 // exited is the code (waitid's CLD_EXITED) with which systemd marks a process
