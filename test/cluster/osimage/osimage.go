@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -62,6 +63,10 @@ func Ensure(ctx context.Context, options Options) ([]Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Written once for all streams, and only when one of them needs it.
+	software.once = sync.OnceValues(func() (string, error) {
+		return software.layer(filepath.Join(options.CacheDir, "osimage"))
+	})
 	destination, err := newPublisher(options)
 	if err != nil {
 		return nil, err
@@ -97,8 +102,7 @@ func ensureStream(ctx context.Context, options Options, recipe recipe, software 
 	if err != nil {
 		return Stream{}, err
 	}
-	layers.software, err = software.layer(filepath.Join(options.CacheDir, "osimage"))
-	if err != nil {
+	if layers.software, err = software.once(); err != nil {
 		return Stream{}, err
 	}
 	options.Log("%s: pushing to %s", recipe.Name, options.Registry)

@@ -37,6 +37,8 @@ var maskedUnits = []string{
 type software struct {
 	key   string
 	files []file
+	// once returns the path of the layer, which the first call writes.
+	once func() (string, error)
 }
 
 // prepareSoftware compiles what is ours, and collects the layer's files.
@@ -111,10 +113,21 @@ func keyOf(files []file) string {
 }
 
 // layer writes the layer into the cache unless it is there, and returns its path.
+// Layers of earlier software are removed: they are large, quickly made again, and
+// would pile up with each change of the stand-in.
 func (s software) layer(cache string) (string, error) {
 	written := filepath.Join(cache, "node-software-"+s.key+".tar.gz")
 	if exists(written) {
 		return written, nil
+	}
+	earlier, err := filepath.Glob(filepath.Join(cache, "node-software-*.tar.gz"))
+	if err != nil {
+		return "", err
+	}
+	for _, path := range earlier {
+		if err := os.Remove(path); err != nil {
+			return "", err
+		}
 	}
 	return written, writeAtomically(written, func(out io.Writer) error { return writeLayer(out, s.files) })
 }
