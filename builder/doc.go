@@ -14,11 +14,10 @@
 //     which count in the pod's own user namespace only, and runAsUser 0;
 //   - an emptyDir on disk for --storage: overlay on overlay is refused, and a
 //     base image takes a few gigabytes;
-//   - a seccomp profile that allows mount (Unconfined, or RuntimeDefault where
-//     SYS_ADMIN unlocks it, as containerd's and CRI-O's do);
-//   - allowPrivilegeEscalation left at its default: with no_new_privs the
-//     kernel would still allow everything above, but programs with file
-//     capabilities in a RUN would not work;
+//   - the seccomp profile RuntimeDefault: with SYS_ADMIN among the capabilities
+//     it allows mount (tried with containerd 2.4);
+//   - allowPrivilegeEscalation left unset: the API server refuses false beside
+//     SYS_ADMIN, and programs with file capabilities in a RUN need it;
 //   - no ServiceAccount token, and a writable root file system or emptyDirs at
 //     /tmp and /var/tmp.
 package builder
