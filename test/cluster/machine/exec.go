@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -53,11 +55,14 @@ func ExecCommand() *cobra.Command {
 	}
 }
 
-// enter runs the program with this program's own input and output.
+// enter becomes the program, so that input, output, signals and the exit code are
+// its own.
 func enter(leader int, arguments []string) error {
-	command := exec.Command("nsenter", append(Enter(leader), arguments...)...)
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return command.Run()
+	program, err := exec.LookPath("nsenter")
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(program, slices.Concat([]string{program}, Enter(leader), arguments), os.Environ())
 }
 
 // Enter is the arguments of nsenter before the program to run inside. The
