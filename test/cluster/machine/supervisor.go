@@ -58,17 +58,18 @@ func supervise(ctx context.Context, config Config) error {
 		}
 		note("booting %s", filepath.Base(filepath.Dir(root)))
 		began := time.Now()
-		status, err := boot(ctx, config, root)
+		ended, err := boot(ctx, config, root)
 		if err != nil {
 			return err
 		}
-		note("ended with status %d after %s", status, time.Since(began).Round(time.Second))
+		note("systemd-nspawn ended after %s: %s", time.Since(began).Round(time.Second), ended)
 		switch {
-		case ctx.Err() != nil || status == 0:
+		case ctx.Err() != nil || ended.Success():
 			return nil
-		case status != rebootStatus:
-			return fmt.Errorf("machine %s: systemd-nspawn ended with status %d, see %s", config.Name, status, config.console())
+		case ended.ExitCode() != rebootStatus:
+			return fmt.Errorf("machine %s: systemd-nspawn ended (%s), see %s", config.Name, ended, config.console())
 		}
+		note("the machine reboots")
 	}
 }
 
@@ -82,15 +83,15 @@ func (c Config) pidFile() string { return filepath.Join(c.StateDir, "nspawn.pid"
 // powerOffGrace is how long a machine may take to power off when asked to.
 const powerOffGrace = 30 * time.Second
 
-// boot runs the machine once and returns the exit status of systemd-nspawn.
-func boot(ctx context.Context, config Config, root string) (int, error) {
+// boot runs the machine once and returns how systemd-nspawn ended.
+func boot(ctx context.Context, config Config, root string) (*os.ProcessState, error) {
 	groups, err := cgroup.Ensure(config.cgroup())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	console, err := os.OpenFile(config.console(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer console.Close()
 	arguments := append([]string{"-c", enterCgroups, "sh"}, groups...)
@@ -103,17 +104,17 @@ func boot(ctx context.Context, config Config, root string) (int, error) {
 	// Should the supervisor be killed, the machine powers off as well.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setsid: true}
 	if err := command.Start(); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := os.WriteFile(config.pidFile(), []byte(strconv.Itoa(command.Process.Pid)), 0o644); err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer os.Remove(config.pidFile())
 	err = command.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
-		return 0, err
+		return nil, err
 	}
-	return command.ProcessState.ExitCode(), nil
+	return command.ProcessState, nil
 }
 
 // enterCgroups moves the shell into the cgroups it is given and becomes the
