@@ -52,9 +52,13 @@ verify: packages ## Check formatting and that generated files are up to date
 	@tools/verify-format
 	@tools/verify-generated
 
+# The linter is compiled from its Go module, which takes some minutes once.
+LINTER := $(IMAGEMODE_CACHE)/bin/golangci-lint
+
 .PHONY: lint
-lint: packages ## Check the code for common mistakes
-	$(GO) vet -tags=$(TAGS),envtest,e2e ./...
+lint: packages ## Check the code for common mistakes, and the import rules
+	cd tools/golangci && CGO_ENABLED=0 GOFLAGS=-buildvcs=false $(GO) build -o $(LINTER) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	GOFLAGS=-buildvcs=false $(LINTER) run ./...
 	$(CLUSTER_GO) vet $(CLUSTER_PACKAGES)
 
 .PHONY: unit
