@@ -143,6 +143,7 @@ func (c Configuration) containerd() node.Containerd {
 		Root:              containerdDir,
 		State:             containerdState,
 		Socket:            ContainerdSocket,
+		Temp:              containerdState + "/tmp",
 		RegistryConfigDir: certsDir,
 		CNIBinDir:         "/usr/lib/cni",
 		CNIConfDir:        cniConf,

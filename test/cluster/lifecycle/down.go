@@ -10,26 +10,22 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/imagemode/imagemode/test/cluster/cgroup"
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/leftover"
 	"github.com/imagemode/imagemode/test/cluster/network"
-	"github.com/imagemode/imagemode/test/cluster/workers"
 )
 
 // Down removes the cluster whatever state it is in, and fails when something of
 // it is left. Compiled programs and OS images stay in the cache.
 //
-// Nothing but the machines is asked to end by itself: all data goes anyway, and
-// killing also works on what a crash left half-made.
+// Nothing is asked to end by itself, the machines neither: all data goes anyway,
+// and killing also works on what a crash left half-made.
 func Down(ctx context.Context, options Options) error {
 	steps := []struct {
 		name string
 		run  func(context.Context, Options) error
 	}{
-		{"machines", stopWorkers},
 		{"daemons", stopDaemons},
 		{"processes", killProcesses},
 		{"mounts", func(context.Context, Options) error { return leftover.Unmount() }},
@@ -51,15 +47,6 @@ func Down(ctx context.Context, options Options) error {
 	}
 	options.Log("the cluster is down, nothing of it is left")
 	return nil
-}
-
-// stopWorkers powers the machines off, both at once.
-func stopWorkers(ctx context.Context, _ Options) error {
-	var group errgroup.Group
-	for _, worker := range layout.Machines {
-		group.Go(func() error { return workers.Stop(ctx, worker) })
-	}
-	return group.Wait()
 }
 
 // stopDaemons ends the recorded daemons, the kubelet first: it would start the

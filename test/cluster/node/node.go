@@ -152,6 +152,9 @@ const PodNetworkName = "imagemode-pods"
 // Containerd says where containerd finds its files and keeps its own.
 type Containerd struct {
 	Root, State, Socket string
+	// Temp is for mounts that live for a moment; in /tmp, one that a crash leaves
+	// would not be found.
+	Temp string
 	// RegistryConfigDir is certs.d.
 	RegistryConfigDir string
 	CNIBinDir         string
@@ -174,6 +177,7 @@ const PauseImage = "localhost/imagemode/pause:1"
 var containerdConfig = template.Must(template.New("containerd").Parse(`version = 3
 root = {{printf "%q" .Root}}
 state = {{printf "%q" .State}}
+temp = {{printf "%q" .Temp}}
 disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs", "io.containerd.tracing.processor.v1.otlp"]
 
 [grpc]

@@ -1,5 +1,5 @@
 // Package workers turns the cluster's machines into nodes: it gives each what
-// its kubelet needs to join, and starts and stops it.
+// its kubelet needs to join, and starts it.
 package workers
 
 import (
@@ -36,16 +36,6 @@ func Ensure(ctx context.Context, authority *pki.Authority, binDir string, worker
 		return false, err
 	}
 	return true, machine.Start(ctx, config)
-}
-
-// Stop powers the worker off.
-func Stop(ctx context.Context, worker layout.Machine) error {
-	return machine.Stop(ctx, configOf(worker))
-}
-
-// Running reports whether the worker runs or is rebooting.
-func Running(worker layout.Machine) bool {
-	return machine.Running(configOf(worker))
 }
 
 // ProcessName is the name of the worker's supervisor among the daemons.
