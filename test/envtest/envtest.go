@@ -7,6 +7,7 @@ package envtest
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // startTimeout is long because the tests of several packages may start their
@@ -31,6 +34,9 @@ var programs = []string{"etcd", "kube-apiserver"}
 // A start takes some seconds: share one among the cases of a table.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
+	// A manager in a test would log to nowhere, and controller-runtime complain
+	// about that with a stack trace. What a test wants to see it asks the server.
+	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
