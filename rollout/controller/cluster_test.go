@@ -55,13 +55,18 @@ type testMachine struct {
 	boots          int
 	booted, staged string
 	isDown         bool
+	// leaving is the image that the agent has asked a reboot for: it reports
+	// nothing from there on, and nothing stops the machine any more.
+	leaving string
 	// admin is set while an administrator has the node cordoned.
 	admin bool
-	// bad are images that do not come up: the machine falls back to the old one.
+	// failed is the image that did not come up: the machine runs the old one.
 	failed *v1alpha1.Attempt
 }
 
-func newCluster(t failer, nodes int) *cluster {
+// newScheme holds no more kinds than are used: the client in memory goes through
+// all of them for every cluster.
+func newScheme(t failer) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, policyv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -69,11 +74,21 @@ func newCluster(t failer, nodes int) *cluster {
 			t.Fatalf("scheme: %v", err)
 		}
 	}
-	c := &cluster{t: t, now: start, machines: map[string]*testMachine{}, blocked: map[string]bool{}}
-	c.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
+	return scheme
+}
+
+func newCluster(t failer, nodes int) *cluster {
+	t.Helper()
+	return newClusterOn(t, nodes, fake.NewClientBuilder().WithScheme(newScheme(t)).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
-		Build()
+		Build())
+}
+
+// newClusterOn is a cluster on an API server without nodes and rollouts.
+func newClusterOn(t failer, nodes int, server client.WithWatch) *cluster {
+	t.Helper()
+	c := &cluster{t: t, client: server, now: start, machines: map[string]*testMachine{}, blocked: map[string]bool{}}
 	c.create(&v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker", UID: "rollout-uid", Generation: 1}, Spec: v1alpha1.ImageRolloutSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "worker"}}, MaxConcurrentStaging: 10,
 	}})
@@ -168,17 +183,24 @@ func (c *cluster) addNode() {
 	node := newNode(c.serial).Node
 	node.UID = types.UID(fmt.Sprintf("%s-uid-%d", name, c.serial))
 	c.create(node)
-	controller := true
+	c.addPod(name)
+}
+
+// addPod puts a replica on the node; it ends as soon as it is evicted.
+func (c *cluster) addPod(node string) {
+	isController, none := true, int64(0)
 	c.create(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name, Namespace: "default", UID: types.UID("pod-" + name), OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: &controller}}},
-		Spec:       corev1.PodSpec{NodeName: name},
+		ObjectMeta: metav1.ObjectMeta{Name: "pod-" + node, Namespace: "default", UID: types.UID("pod-" + node), OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: &isController}}},
+		Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &none, Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 	})
 }
 
 func (c *cluster) removeNode(name string) {
 	delete(c.machines, name)
-	for _, object := range []client.Object{&corev1.Node{}, &v1alpha1.NodeImage{}} {
-		object.SetName(name)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + name}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	image := &v1alpha1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, object := range []client.Object{node, image, pod} {
 		if err := client.IgnoreNotFound(c.client.Delete(context.Background(), object)); err != nil {
 			c.t.Fatalf("%v", err)
 		}
@@ -250,6 +272,10 @@ func (c *cluster) act(name string) {
 		return
 	}
 	image := c.image(name)
+	if m.leaving != "" {
+		c.goDown(name, image)
+		return
+	}
 	if image == nil {
 		return
 	}
@@ -260,17 +286,27 @@ func (c *cluster) act(name string) {
 	case m.staged != target:
 		m.staged = target
 	case image.Spec.Phase == v1alpha1.PhaseBooted:
-		c.checkReboot(name, target)
-		m.boots, m.isDown = m.boots+1, true
-		m.booted, m.staged = target, ""
-		if target == imageC { // the image that never comes up
-			m.booted = imageA
-			m.failed = &v1alpha1.Attempt{Image: target, RetryToken: image.Spec.RetryToken, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
-		}
-		c.kubelet(name)
-		return // nothing is reported while the machine is away
+		m.leaving = target
+		return
 	}
 	c.report(name)
+}
+
+// goDown is the reboot; imageC never comes up, the machine then runs A.
+func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
+	c.t.Helper()
+	m := c.machines[name]
+	c.checkReboot(name, m.leaving)
+	m.booted = m.leaving
+	if m.leaving == imageC {
+		m.booted = imageA
+		m.failed = &v1alpha1.Attempt{Image: imageC, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
+		if image != nil {
+			m.failed.RetryToken = image.Spec.RetryToken
+		}
+	}
+	m.boots, m.isDown, m.staged, m.leaving = m.boots+1, true, "", ""
+	c.kubelet(name)
 }
 
 // kubelet brings the Node's status in line with the machine.

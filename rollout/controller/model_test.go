@@ -168,15 +168,20 @@ func TestModel(t *testing.T) {
 			}
 			c.reconcile()
 		}
-		act := func(t *rapid.T) { c.act(pick(t)) }
+		round := func(t *rapid.T) {
+			reconcile(t)
+			for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+				c.act(name)
+			}
+			c.now = c.now.Add(10 * time.Second)
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"":            func(*rapid.T) { steps++ },
-			"reconcile":   reconcile,
-			"reconcile 2": reconcile,
-			"reconcile 3": reconcile,
-			"machine":     act,
-			"machine 2":   act,
-			"machine 3":   act,
+			"":          func(*rapid.T) { steps++ },
+			"reconcile": reconcile,
+			"machine":   func(t *rapid.T) { c.act(pick(t)) },
+			// Rounds are frequent, or no rollout would ever get far.
+			"round 1": round, "round 2": round, "round 3": round, "round 4": round, "round 5": round,
+			"round 6": round, "round 7": round, "round 8": round, "round 9": round,
 			"image": func(t *rapid.T) {
 				image := rapid.SampledFrom([]string{"", imageA, imageB, imageB, imageC}).Draw(t, "image")
 				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = image })
@@ -214,30 +219,33 @@ func TestModel(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
+// rollOutWithCrash takes three nodes to an image while the controller is ended
+// once, at a write. It returns how many writes there were.
+func rollOutWithCrash(c *cluster, crashAt int, late bool) int {
+	c.t.Helper()
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = imageB })
+	c.crashAt, c.crashLate = crashAt, late
+	for range 30 {
+		c.reconcile()
+		for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+			c.act(name)
+		}
+		c.now = c.now.Add(10 * time.Second)
+	}
+	writes := c.writes
+	c.settle()
+	c.expectUpdated(imageB)
+	return writes
+}
+
 // TestCrashSweep ends the controller at every single write of a rollout to
 // three nodes, before and after the write had its effect.
 func TestCrashSweep(t *testing.T) {
-	run := func(t *testing.T, crashAt int, late bool) int {
-		c := newCluster(t, 3)
-		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = imageB })
-		c.crashAt, c.crashLate = crashAt, late
-		for range 60 {
-			c.reconcile()
-			for _, name := range slices.Sorted(maps.Keys(c.machines)) {
-				c.act(name)
-			}
-			c.now = c.now.Add(10 * time.Second)
-		}
-		writes := c.writes
-		c.settle()
-		c.expectUpdated(imageB)
-		return writes
-	}
-	writes := run(t, 0, false)
+	writes := rollOutWithCrash(newCluster(t, 3), 0, false)
 	t.Logf("%d writes for three nodes", writes)
 	for at := 1; at <= writes; at++ {
 		for _, late := range []bool{false, true} {
-			t.Run(fmt.Sprintf("at write %d, late %t", at, late), func(t *testing.T) { run(t, at, late) })
+			t.Run(fmt.Sprintf("at write %d, late %t", at, late), func(t *testing.T) { rollOutWithCrash(newCluster(t, 3), at, late) })
 		}
 	}
 }
