@@ -69,9 +69,9 @@ func (l *Log) Times() {
 	defer l.mu.Unlock()
 	fmt.Fprintln(l.out, "\nTimes")
 	for _, phase := range l.phases {
-		fmt.Fprintf(l.out, "  %-52s %7.1fs\n", phase.name, phase.took.Seconds())
+		fmt.Fprintf(l.out, "  %-64s %7.1fs\n", phase.name, phase.took.Seconds())
 	}
-	fmt.Fprintf(l.out, "  %-52s %7.1fs\n", "all", time.Since(l.start).Seconds())
+	fmt.Fprintf(l.out, "  %-64s %7.1fs\n", "all", time.Since(l.start).Seconds())
 }
 
 func (l *Log) heading(text string) {

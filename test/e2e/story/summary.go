@@ -15,7 +15,7 @@ func (s *Story) Summary() {
 	fmt.Fprintln(&text, "\nNodes")
 	outages, reboots := s.Workers.Outages(), s.Workers.Reboots()
 	for _, name := range s.Workers.Names() {
-		fmt.Fprintf(&text, "  %s rebooted %d times, out of service %s\n", name, reboots[name], durations(outages[name]))
+		fmt.Fprintf(&text, "  %s: reboots %d, out of service %s\n", name, reboots[name], durations(outages[name]))
 	}
 	fmt.Fprintf(&text, "  out of service at the same time: at most %d\n", s.Workers.MaxUnavailable())
 	fmt.Fprintf(&text, "  all run %s\n", s.Image)
