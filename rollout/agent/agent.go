@@ -81,6 +81,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	wasRebooting := isRebooting(in)
 	in.Attempt = settle(in)
 	decision := decide(in)
+	in.Attempt = begin(in, decision)
 	if !wasRebooting { // a report would claim that a newer spec was seen in time
 		if err := a.report(ctx, object, statusOf(a.statusBefore(object), object.Generation, in, decision)); err != nil {
 			return ctrl.Result{}, err

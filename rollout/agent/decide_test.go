@@ -62,6 +62,9 @@ func command(state CommandState, arguments []string, output Output) func(*Inputs
 	}
 }
 
+// begun is an attempt that has no end yet.
+func begun(in *Inputs) { attempt("", 0, false, time.Minute)(in) }
+
 func attempt(class v1alpha1.FailureClass, failures int32, permanent bool, ago time.Duration) func(*Inputs) {
 	return func(in *Inputs) {
 		in.Attempt = &v1alpha1.Attempt{Image: in.Spec.DesiredImage, Class: class, Failures: failures, Permanent: permanent, Message: "text", Time: metav1.NewTime(now.Add(-ago))}
@@ -144,16 +147,17 @@ func TestSettle(t *testing.T) {
 		want *result
 	}{
 		"nothing ran":                                      {inputs(v1alpha1.PhaseStaged), nil},
-		"the image is staged":                              {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
+		"the image is staged":                              {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
 		"success ends a row of failures":                   {inputs(v1alpha1.PhaseStaged, attempt("Registry", 4, false, time.Hour), command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
-		"exit code 0 without an effect is a failure":       {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, succeeded)), &result{Class: "Internal", Failures: 1}},
-		"a lock that did not lock is a failure":            {inputs(v1alpha1.PhaseStaged, command(CommandFinished, bootc.LockArguments(), succeeded), staged(imageB, false)), &result{Class: "Internal", Failures: 1}},
-		"an unlock that did not unlock is a failure":       {inputs(v1alpha1.PhaseBooted, command(CommandFinished, bootc.UnlockArguments(), succeeded), staged(imageB, true)), &result{Class: "Internal", Failures: 1}},
-		"a failure is classified":                          {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, failedWith("error: Target image does not have ostree.bootable label"))), &result{Class: "ImageInvalid", Failures: 1, Permanent: true}},
+		"exit code 0 without an effect is a failure":       {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded)), &result{Class: "Internal", Failures: 1}},
+		"a lock that did not lock is a failure":            {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, bootc.LockArguments(), succeeded), staged(imageB, false)), &result{Class: "Internal", Failures: 1}},
+		"an unlock that did not unlock is a failure":       {inputs(v1alpha1.PhaseBooted, begun, command(CommandFinished, bootc.UnlockArguments(), succeeded), staged(imageB, true)), &result{Class: "Internal", Failures: 1}},
+		"a failure is classified":                          {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, failedWith("error: Target image does not have ostree.bootable label"))), &result{Class: "ImageInvalid", Failures: 1, Permanent: true}},
 		"failures of an image are counted":                 {inputs(v1alpha1.PhaseStaged, attempt("Registry", 4, false, time.Hour), command(CommandFinished, stageB, failedWith("error: connection refused"))), &result{Class: "Registry", Failures: 5}},
-		"a download that took too long":                    {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, Output{ExitCode: -1, Result: "timeout"})), &result{Class: "Registry", Failures: 1}},
-		"the end of another image's download is no news":   {inputs(v1alpha1.PhaseStaged, command(CommandFinished, bootc.StageArguments(imageC, bootc.Features{}), failedWith("error: x"))), nil},
-		"an end that bootc's status cannot be checked for": {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, succeeded), func(in *Inputs) { in.Busy = "locked" }), nil},
+		"a download that took too long":                    {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, Output{ExitCode: -1, Result: "timeout"})), &result{Class: "Registry", Failures: 1}},
+		"the end of another image's download is no news":   {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, bootc.StageArguments(imageC, bootc.Features{}), failedWith("error: x"))), &result{}},
+		"the end of a command under an earlier token":      {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, failedWith("error: x"))), nil},
+		"an end that bootc's status cannot be checked for": {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded), func(in *Inputs) { in.Busy = "locked" }), &result{}},
 		"the node came back on the image":                  {inputs(v1alpha1.PhaseBooted, booted(imageB), intent("boot-0", true, time.Minute)), nil},
 		"the node came back on the old image":              {inputs(v1alpha1.PhaseBooted, intent("boot-0", true, time.Minute)), &result{Class: "FinalizeFailed", Failures: 1, Permanent: true}},
 		"a reboot before the image was unlocked":           {inputs(v1alpha1.PhaseBooted, intent("boot-0", false, time.Minute)), nil},

@@ -36,8 +36,8 @@ func settle(in Inputs) *v1alpha1.Attempt {
 		return in.Attempt
 	}
 	verb, image := bootc.Describe(in.Command.Arguments)
-	if verb == "" || (verb == bootc.Stage && image != in.Desired) {
-		return in.Attempt // of another image, or of nothing known: no news about this one
+	if verb == "" || (verb == bootc.Stage && image != in.Desired) || lastAttempt(in) == nil {
+		return in.Attempt // of an earlier order, or of nothing known: no news about this one
 	}
 	if failure, isFailure := judge(in, verb); isFailure {
 		return failed(in, failure)
@@ -99,6 +99,17 @@ func failed(in Inputs, failure bootc.Failure) *v1alpha1.Attempt {
 		}
 	}
 	return &attempt
+}
+
+// begin is the attempt that starts with the decision: it is reported before the
+// command is started, so that the command's end can be told from that of one
+// under an earlier retry token.
+func begin(in Inputs, decision Decision) *v1alpha1.Attempt {
+	isStart := decision.Action == Stage || decision.Action == Lock || decision.Action == Unlock
+	if !isStart || lastAttempt(in) != nil {
+		return in.Attempt
+	}
+	return &v1alpha1.Attempt{Image: in.Spec.DesiredImage, RetryToken: in.Spec.RetryToken, Time: metav1.NewTime(in.Now)}
 }
 
 // lastAttempt is the last attempt at what the spec asks for, or nil.

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/rollout/bootc"
+)
+
+// steppings are how far the host's clock jumps, backwards too.
+var steppings = []time.Duration{time.Second, 10 * time.Second, 5 * time.Minute, time.Hour, -time.Hour}
+
+// TestModel makes random orders, failures, reboots, power cuts and restarts of
+// the agent. A node reboots only on orders, an image is applied only if it was
+// ordered to boot, and when the trouble ends the node arrives.
+func TestModel(t *testing.T) {
+	steps := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBench(t)
+		b.machine.features.SwitchLocks = true // without it, a staged image is unlocked for a moment
+		images := []bootc.Reference{imageA, imageB, imageC}
+		ordered := map[bootc.Reference]bool{imageA: true}
+		order := func(image bootc.Reference, phase v1alpha1.NodeImagePhase, token string) {
+			b.order(image, phase)
+			object := b.object()
+			object.Spec.RetryToken = token
+			if err := b.client.Update(context.Background(), object); err != nil {
+				rt.Fatal(err)
+			}
+			if phase == v1alpha1.PhaseBooted {
+				ordered[image] = true
+			}
+		}
+		pass := func(rt *rapid.T) {
+			wasAsked := b.machine.rebootAsked
+			_, err := b.agent.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "worker-1"}})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if spec := b.object().Spec; b.machine.rebootAsked && !wasAsked && (spec.Phase != v1alpha1.PhaseBooted || b.machine.staged.String() != spec.DesiredImage || b.machine.locked) {
+				rt.Fatalf("reboot asked for with order %+v, staged %s, locked %t", spec, b.machine.staged, b.machine.locked)
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"": func(rt *rapid.T) {
+				steps++
+				if !ordered[b.machine.booted] {
+					rt.Fatalf("the node runs %s, which nobody ordered", b.machine.booted)
+				}
+			},
+			"pass": pass, "pass 2": pass, "pass 3": pass, "pass 4": pass,
+			"command ends":   func(*rapid.T) { b.machine.finish() },
+			"command ends 2": func(*rapid.T) { b.machine.finish() },
+			"time goes on":   func(rt *rapid.T) { b.now = b.now.Add(rapid.SampledFrom(steppings).Draw(rt, "by")) },
+			"order": func(rt *rapid.T) {
+				phase := rapid.SampledFrom([]v1alpha1.NodeImagePhase{v1alpha1.PhaseIdle, v1alpha1.PhaseStaged, v1alpha1.PhaseBooted, v1alpha1.PhaseBooted}).Draw(rt, "phase")
+				order(rapid.SampledFrom(images).Draw(rt, "image"), phase, rapid.SampledFrom([]string{"", "x"}).Draw(rt, "token"))
+			},
+			"registry fails": func(rt *rapid.T) {
+				b.machine.fails["stage"] = []string{rapid.SampledFrom([]string{"connection refused", "Target image does not have ostree.bootable label"}).Draw(rt, "text")}
+			},
+			"unlock fails":   func(*rapid.T) { b.machine.fails["unlock"] = []string{"i/o timeout"} },
+			"finalize fails": func(*rapid.T) { b.machine.finalizeFails = true },
+			"reboot": func(*rapid.T) {
+				b.machine.reboot()
+				b.startAgent(b.agent.options.PullSecretDir)
+			},
+			"power cut": func(*rapid.T) {
+				b.machine.restart()
+				b.startAgent(b.agent.options.PullSecretDir)
+			},
+			"agent restarts": func(*rapid.T) { b.startAgent(b.agent.options.PullSecretDir) },
+		})
+		b.machine.fails, b.machine.finalizeFails = map[string][]string{}, false
+		order(imageB, v1alpha1.PhaseBooted, "end")
+		for range 3 {
+			b.settleDown()
+		}
+		if b.machine.booted != imageB {
+			rt.Fatalf("at the end the node runs %s: %+v", b.machine.booted, b.object().Status)
+		}
+		writes := b.writes
+		b.settleDown()
+		if b.writes != writes {
+			rt.Fatalf("%d writes though nothing changed", b.writes-writes)
+		}
+	})
+	t.Logf("%d steps", steps)
+}
