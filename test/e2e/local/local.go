@@ -15,12 +15,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -69,8 +71,10 @@ func Find(out io.Writer) (*Cluster, error) {
 	return nil, fmt.Errorf("%s is not in a checkout of imagemode: run this from one", start)
 }
 
-// Connect makes the clients; the cluster has to be up.
+// Connect makes the clients; the cluster has to be up. What the client library
+// would log is not for the readers of the story.
 func (c *Cluster) Connect() error {
+	log.SetLogger(logr.Discard())
 	config, err := clientcmd.BuildConfigFromFlags("", KubeconfigFile)
 	if err != nil {
 		return fmt.Errorf("the local cluster is not up (run \"make cluster-up\"): %w", err)
@@ -125,8 +129,8 @@ func CacheDir() string {
 func (c *Cluster) clusterCommand(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", append([]string{"run", "."}, arguments...)...)
 	command.Dir = filepath.Join(c.Root, "test/cluster")
-	// The tags of the root module would compile everything a second time.
-	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	// Other tags, and cgo, would compile everything a second time.
+	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0")
 	// "go run" passes no signal on: interrupt the program with it, as a group.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }

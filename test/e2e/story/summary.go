@@ -31,8 +31,8 @@ Look around
   kubectl get machineosconfig worker -o yaml
   kubectl get osimagestream cluster -o yaml
   kubectl -n openshift-machine-config-operator logs deployment/imagemode-controller
-  (cd test/cluster && go run . exec worker-1 -- bootc status)
-  (cd test/cluster && go run . exec worker-1 -- figlet imagemode)
+  (cd test/cluster && CGO_ENABLED=0 go run . exec worker-1 -- bootc status)
+  (cd test/cluster && CGO_ENABLED=0 go run . exec worker-1 -- figlet imagemode)
 
 Change something
   kubectl edit machineconfig 50-worker-demo      # a new image, then a rollout
