@@ -11,7 +11,7 @@ import (
 
 func TestProcessesAreFoundBelowAndCgroupsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes cgroups")
+		t.Fatal("needs root: makes cgroups")
 	}
 	path := fmt.Sprintf("/imagemode-test-%d", os.Getpid())
 	t.Cleanup(func() { _ = Remove(path) })
