@@ -3,11 +3,13 @@ package builder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"go.podman.io/buildah"
 	"go.podman.io/buildah/define"
+	"go.podman.io/common/pkg/config"
 )
 
 // bootcPath is where an OS image has bootc.
@@ -16,6 +18,10 @@ const bootcPath = "usr/bin/bootc"
 // lint runs bootc's own checks in the image, if it has bootc: they know more
 // than the checks here. A failed one means that the image could not boot.
 func (w *workshop) lint(ctx context.Context, id string) error {
+	capabilities, err := runCapabilities()
+	if err != nil {
+		return err
+	}
 	container, err := buildah.NewBuilder(ctx, w.store, buildah.BuilderOptions{
 		FromImage:        id,
 		PullPolicy:       define.PullNever,
@@ -24,6 +30,7 @@ func (w *workshop) lint(ctx context.Context, id string) error {
 		NetworkInterface: noNetwork{},
 		SystemContext:    w.sys,
 		CommonBuildOpts:  commonOptions(),
+		Capabilities:     capabilities,
 	})
 	if err != nil {
 		return err
@@ -56,4 +63,14 @@ func (w *workshop) lint(ctx context.Context, id string) error {
 		return &lintError{userError{lastLines: w.job.out.lastLines(), err: err}}
 	}
 	return err
+}
+
+// runCapabilities are those that a RUN of the Containerfile has: bootc has to
+// read what only its owner or root may.
+func runCapabilities() ([]string, error) {
+	defaults, err := config.Default()
+	if err != nil {
+		return nil, fmt.Errorf("default capabilities of containers: %w", err)
+	}
+	return defaults.Capabilities("", nil, nil)
 }

@@ -60,7 +60,7 @@ func (r *buildReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	next := nextStep(scope)
 	status, err := r.act(ctx, scope, next)
 	if err == nil && status != nil {
-		err = r.writeStatus(ctx, build, *status, next)
+		err = r.writeStatus(ctx, build, *status)
 	}
 	return resultFor(err)
 }
@@ -105,7 +105,7 @@ func (r *buildReconciler) gatherJob(ctx context.Context, s *buildScope) error {
 	if s.pods, err = podsOf(ctx, r.client, job); err != nil || !hasEnded(job) {
 		return err
 	}
-	if _, found := resultOf(job, s.pods); !found {
+	if _, found := resultOf(s.pods); !found {
 		s.pods, err = podsOf(ctx, r.live, job)
 	}
 	return err
@@ -117,7 +117,7 @@ func (r *buildReconciler) gatherPushed(ctx context.Context, s *buildScope) error
 	if s.owner == nil || s.job == nil || !jobHas(s.job, batchv1.JobComplete) {
 		return nil
 	}
-	if _, found := resultOf(s.job, s.pods); found {
+	if _, found := resultOf(s.pods); found {
 		return nil
 	}
 	tag, hash := string(s.build.Spec.RenderedImagePushSpec), inputsHashOf(s.build)
@@ -265,7 +265,7 @@ func (r *buildReconciler) deleteJob(ctx context.Context, job *batchv1.Job) error
 }
 
 // writeStatus writes a status that differs, and tells of a new phase.
-func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.MachineOSBuild, status mcfgv1.MachineOSBuildStatus, next *step) error {
+func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.MachineOSBuild, status mcfgv1.MachineOSBuildStatus) error {
 	if equality.Semantic.DeepEqual(build.Status, status) {
 		return nil
 	}

@@ -267,17 +267,8 @@ func (s *server) edit(change func(*mcfgv1.MachineOSConfig)) {
 
 func (s *server) rebuild(t *testing.T, first *mcfgv1.MachineOSBuild) {
 	s.edit(askRebuild("please"))
-	s.eventually(func() error {
-		config := s.config()
-		if _, asked := config.Annotations[keys.AnnotationRebuild]; asked {
-			return errors.New("the annotation is still there")
-		}
-		if config.Annotations[keys.AnnotationCurrentMachineOSBuild] == first.Name {
-			return errors.New("no other build was chosen")
-		}
-		return nil
-	})
-	s.currentBuild(mcfgv1.MachineOSBuildPrepared)
+	s.rebuildIsAnswered(first)
+	second := s.currentBuild(mcfgv1.MachineOSBuildPrepared)
 	// A value that another one has replaced is not removed.
 	reconciler := &configReconciler{client: s.Client}
 	s.edit(askRebuild("newer"))
@@ -286,6 +277,23 @@ func (s *server) rebuild(t *testing.T, first *mcfgv1.MachineOSBuild) {
 	if err := reconciler.removeRebuild(context.Background(), config, "older", counters{}); !errors.Is(err, errLeftover) {
 		t.Errorf("error %v, want errLeftover", err)
 	}
+	s.rebuildIsAnswered(second)
+}
+
+// rebuildIsAnswered waits until a build after the given one was chosen and the
+// request removed.
+func (s *server) rebuildIsAnswered(before *mcfgv1.MachineOSBuild) {
+	s.Helper()
+	s.eventually(func() error {
+		config := s.config()
+		if _, asked := config.Annotations[keys.AnnotationRebuild]; asked {
+			return errors.New("the annotation is still there")
+		}
+		if config.Annotations[keys.AnnotationCurrentMachineOSBuild] == before.Name {
+			return errors.New("no other build was chosen")
+		}
+		return nil
+	})
 }
 
 func (s *server) interrupt(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -19,7 +18,7 @@ const maxMessage = 8192
 
 // resultOf reads what the pods of a Job that has ended report. found is false
 // when no pod is there any more that could have said something.
-func resultOf(job *batchv1.Job, pods []corev1.Pod) (result request.Result, found bool) {
+func resultOf(pods []corev1.Pod) (result request.Result, found bool) {
 	// The newest pod that was not merely moved away has the last word.
 	for _, moved := range []bool{false, true} {
 		for i := len(pods) - 1; i >= 0; i-- {

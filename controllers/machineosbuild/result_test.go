@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -97,7 +96,7 @@ func TestStateOfEndedPods(t *testing.T) {
 		"a class nobody knows": {[]corev1.Pod{aPod(ended(1, `{"failure":{"class":"not a reason!","message":"x"}}`))}, mcfgv1.MachineOSBuildFailed, "Internal", []string{"x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, found := resultOf(&batchv1.Job{}, test.pods)
+			result, found := resultOf(test.pods)
 			if !found {
 				if test.phase != "" {
 					t.Fatal("no result")

@@ -1,6 +1,7 @@
 package machineosbuild
 
 import (
+	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -95,7 +96,7 @@ func whenCompleted(s *buildScope) *step {
 	if s.job == nil || !jobHas(s.job, batchv1.JobComplete) {
 		return nil
 	}
-	if result, found := resultOf(s.job, s.pods); found {
+	if result, found := resultOf(s.pods); found {
 		return finishWith(stateOf(result))
 	}
 	if s.pushedDigest != "" {
@@ -130,7 +131,7 @@ func whenJobFailed(s *buildScope) *step {
 				deadlineOf(s.job), progressOf(s).orUsual()),
 		}))
 	}
-	if result, found := resultOf(s.job, s.pods); found && result.Failure != nil {
+	if result, found := resultOf(s.pods); found && result.Failure != nil {
 		return finishWith(stateOf(result))
 	}
 	return finishWith(failedState(request.Failure{
@@ -185,7 +186,8 @@ func whenContainerfileWrong(s *buildScope) *step {
 // failureOf classifies a mistake in the Containerfile.
 func failureOf(mistake error) request.Failure {
 	failure := request.Failure{Class: request.Containerfile, Message: mistake.Error()}
-	if located, ok := mistake.(*containerfiles.Error); ok {
+	var located *containerfiles.Error
+	if errors.As(mistake, &located) {
 		failure.Line, failure.Message = located.Line, located.Message
 	}
 	return failure
@@ -264,7 +266,7 @@ func (s *buildScope) failedPods() int {
 
 // lastFailure says, without the lines of its log, why the attempt before failed.
 func (s *buildScope) lastFailure() string {
-	result, found := resultOf(s.job, s.pods)
+	result, found := resultOf(s.pods)
 	if !found || result.Failure == nil {
 		return ""
 	}

@@ -74,7 +74,7 @@ func (r *Registry) remoteOptions() []remote.Option {
 
 func newImage(t *testing.T, spec ImageSpec) v1.Image {
 	t.Helper()
-	image, mediaType := v1.Image(empty.Image), types.OCILayer
+	image, mediaType := empty.Image, types.OCILayer
 	if spec.Docker {
 		mediaType = types.DockerLayer
 	} else {

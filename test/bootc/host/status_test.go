@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +51,7 @@ func TestStatusJSON(t *testing.T) {
 
 func TestOtherHostsAreNotBootcHosts(t *testing.T) {
 	f := newFixture(t)
-	if _, err := f.Status(); err != ErrNotBooted {
+	if _, err := f.Status(); !errors.Is(err, ErrNotBooted) {
 		t.Errorf("error is %v, want %v", err, ErrNotBooted)
 	}
 }
