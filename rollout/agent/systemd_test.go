@@ -1,3 +1,5 @@
+//go:build systemd
+
 package agent
 
 import (
@@ -14,12 +16,12 @@ import (
 // testUnit is none that a real agent uses.
 const testUnit = "imagemode-test.service"
 
-// newTestHost is the system that the test runs on, where it runs systemd and
-// the test is root: in a machine of the local cluster, say.
+// newTestHost is the system that the test runs on: it has to run systemd. The
+// end-to-end test runs these tests in a machine of the local cluster.
 func newTestHost(t *testing.T) (context.Context, *SystemdHost) {
 	t.Helper()
 	if _, err := os.Stat("/run/systemd/private"); err != nil || os.Getuid() != 0 {
-		t.Skip("needs root on a system that runs systemd")
+		t.Fatal("needs root on a system that runs systemd")
 	}
 	host := NewSystemdHost("/")
 	ctx := context.Background()

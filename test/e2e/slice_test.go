@@ -26,6 +26,7 @@ func TestSlice(t *testing.T) {
 	run(t, told, told.Reset())
 	run(t, told, told.Install()...)
 	t.Run("bad input", func(t *testing.T) { testBadInput(t, told) })
+	t.Run("the agent on systemd", func(t *testing.T) { testAgentOnSystemd(t, told, told.Workers.Names()[0]) })
 	run(t, told, told.Build()...)
 	run(t, told, told.Release()...)
 

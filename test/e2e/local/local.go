@@ -110,6 +110,20 @@ func (c *Cluster) Exec(ctx context.Context, machine string, arguments ...string)
 	return output(c.clusterCommand(ctx, append([]string{"exec", machine, "--"}, arguments...)...))
 }
 
+// Install puts a program into a machine, at a path below /var: /usr cannot be
+// written there.
+func (c *Cluster) Install(ctx context.Context, machine, program, path string) error {
+	file, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	command := c.clusterCommand(ctx, "exec", machine, "--", "install", "-m", "0755", "/dev/stdin", path)
+	command.Stdin = file
+	_, err = output(command)
+	return err
+}
+
 // Kubectl runs the cluster's kubectl as administrator and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(CacheDir(), "bin", "kubectl"), arguments...)
