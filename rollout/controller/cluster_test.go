@@ -60,6 +60,8 @@ type testMachine struct {
 	leaving string
 	// admin is set while an administrator has the node cordoned.
 	admin bool
+	// meddled is set when one has uncordoned it on its way.
+	meddled bool
 	// failed is the image that did not come up: the machine runs the old one.
 	failed *v1alpha1.Attempt
 }
@@ -113,7 +115,7 @@ func (c *cluster) startController() {
 			return c.write(func() error { return w.Patch(ctx, object, patch, options...) })
 		},
 		Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			return c.write(func() error { return w.Apply(ctx, object, options...) })
+			return c.write(func() error { return c.applyCounting(ctx, w, object, options...) })
 		},
 		SubResourceApply: func(ctx context.Context, w client.Client, name string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
 			return c.write(func() error { return w.SubResource(name).Apply(ctx, object, options...) })
@@ -129,6 +131,25 @@ func (c *cluster) startController() {
 		Client: faulty, Live: c.client, Recorder: events.NewFakeRecorder(10000),
 		Options: Options{Namespace: testNamespace, Clock: func() time.Time { return c.now }},
 	}
+}
+
+// applyCounting applies and counts the generation of a NodeImage whose spec
+// changed, which the client in memory does not.
+func (c *cluster) applyCounting(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	before := &v1alpha1.NodeImageList{}
+	if err := w.List(ctx, before); err != nil {
+		return err
+	}
+	if err := w.Apply(ctx, object, options...); err != nil {
+		return err
+	}
+	for _, old := range before.Items {
+		if image := c.image(old.Name); image != nil && image.Spec != old.Spec && image.Generation == old.Generation {
+			image.Generation++
+			return w.Update(ctx, image)
+		}
+	}
+	return nil
 }
 
 func tooManyRequests() error {
@@ -255,7 +276,8 @@ func (c *cluster) administer(name string, cordon bool) {
 		return // kubectl does nothing then
 	}
 	node.Spec.Unschedulable = cordon
-	c.machines[name].admin = cordon
+	_, isMarked := node.Annotations[annotationCordoned] // then it counts as ours, see there
+	c.machines[name].admin, c.machines[name].meddled = cordon && !isMarked, !cordon && isMarked
 	if err := c.client.Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
 	}
@@ -305,7 +327,7 @@ func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 			m.failed.RetryToken = image.Spec.RetryToken
 		}
 	}
-	m.boots, m.isDown, m.staged, m.leaving = m.boots+1, true, "", ""
+	m.boots, m.isDown, m.staged, m.leaving, m.meddled = m.boots+1, true, "", "", false
 	c.kubelet(name)
 }
 

@@ -12,7 +12,8 @@ import (
 
 // annotationCordoned marks a node that this controller cordoned, with the name
 // of the rollout. It is written and removed together with the cordon itself:
-// a crash in between cannot leave the one without the other.
+// a crash in between cannot leave the one without the other. Who uncordons such
+// a node and cordons it again before this controller looks is not noticed.
 const annotationCordoned = "imagemode.dev/cordoned-for"
 
 func isCordonedByUs(node *corev1.Node) bool {
