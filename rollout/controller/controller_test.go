@@ -185,3 +185,28 @@ func TestPullSecretReachesTheAgents(t *testing.T) {
 		t.Errorf("Secret %s is left: %v", nodePullSecret, err)
 	}
 }
+
+// TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt: an agent that has asked for
+// its reboot does not look any more, and the node must keep its slot.
+func TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt(t *testing.T) {
+	c := newCluster(t, 1)
+	c.to(imageB)
+	for range 20 {
+		if c.machines["worker-1"].leaving == "" {
+			c.rounds(1)
+		}
+	}
+	c.to(imageA)
+	for range 5 {
+		c.reconcile()
+	}
+	slots := c.rollout().Status.Slots
+	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotBooting || !c.node("worker-1").Spec.Unschedulable {
+		t.Fatalf("slots %+v, want worker-1 in Booting and cordoned", slots)
+	}
+	if image := c.image("worker-1"); image.Spec.Phase != v1alpha1.PhaseStaged || image.Spec.DesiredImage != imageA {
+		t.Errorf("NodeImage %+v, want the order taken back", image.Spec)
+	}
+	c.settle() // checks that the reboot comes within the slot
+	c.expectUpdated(imageA)
+}
