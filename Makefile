@@ -72,6 +72,13 @@ unit: packages ## Unit tests, of the import rules too
 	CGO_ENABLED=1 $(GO) test $(CGO_PACKAGES)
 	$(CLUSTER_GO) test $(CLUSTER_PACKAGES)
 
+SOAK_CASES ?= 2000
+
+.PHONY: soak
+soak: packages ## The models of the rollout with many new samples (SOAK_CASES, SOAK_SEED)
+	$(GO) test -count=1 -v -timeout=60m -run Model ./rollout/agent ./rollout/controller \
+	  -args -rapid.checks=$(SOAK_CASES) -rapid.seed=$(or $(SOAK_SEED),$$RANDOM) -rapid.nofailfile
+
 # The packages that have tests for a real API server, found by their build tag.
 ENVTEST_PACKAGES = $(shell grep -rl --include='*_test.go' '^//go:build.*envtest' . | xargs -r dirname | sort -u)
 
