@@ -14,10 +14,10 @@ import (
 // testAgentOnSystemd runs the agent's tests of what it asks of systemd inside a
 // machine that runs systemd: this system may have another init.
 func testAgentOnSystemd(t *testing.T, told *story.Story, machine string) {
-	const tags = "exclude_graphdriver_btrfs,containers_image_openpgp,systemd"
+	tags := os.Getenv("TAGS") + ",systemd"
 	program := filepath.Join(t.TempDir(), "agent.test")
 	compile := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", tags, "-o", program, "./rollout/agent")
-	compile.Dir, compile.Env = told.Cluster.Root, append(os.Environ(), "CGO_ENABLED=0")
+	compile.Dir = told.Cluster.Root
 	if said, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
 const module = "github.com/imagemode/imagemode"
@@ -158,4 +160,39 @@ func addImports(graph map[string][]string, root, path string) error {
 		graph[from] = append(graph[from], imported)
 	}
 	return nil
+}
+
+// TestBothModulesUseTheSameVersions keeps the compile of a fresh machine short:
+// what this module and the local cluster's share at one version is compiled once.
+func TestBothModulesUseTheSameVersions(t *testing.T) {
+	ours, clusters := requirements(t, "../../go.mod"), requirements(t, "../cluster/go.mod")
+	for path, version := range clusters {
+		if other, shared := ours[path]; shared && other != version && !apart[path] {
+			t.Errorf("%s: go.mod requires %s, test/cluster/go.mod %s: require the newer one in both", path, other, version)
+		}
+	}
+}
+
+// apart are modules that cannot have one version: Kubernetes replaces its own,
+// and runc does not compile with the builder's cgroups.
+var apart = map[string]bool{
+	"k8s.io/apiextensions-apiserver":    true,
+	"github.com/opencontainers/cgroups": true,
+}
+
+func requirements(t *testing.T, file string) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := modfile.Parse(file, content, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, require := range parsed.Require {
+		versions[require.Mod.Path] = require.Mod.Version
+	}
+	return versions
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/imagemode/imagemode/test/cluster/compile"
 )
 
 // Options say where the programs come from and where they go.
@@ -62,7 +64,7 @@ func ensureOne(ctx context.Context, options Options, target target, common strin
 	if cached, err := os.ReadFile(keyFile); err != nil || string(cached) != key || !exists(program) {
 		options.Log("%s: compiling (about %s the first time)", target.name, target.estimate)
 		started := time.Now()
-		if err := compile(ctx, options, target); err != nil {
+		if err := build(ctx, options, target); err != nil {
 			return err
 		}
 		if err := os.WriteFile(keyFile, []byte(key), 0o644); err != nil {
@@ -78,20 +80,12 @@ func ensureOne(ctx context.Context, options Options, target target, common strin
 	return nil
 }
 
-// compile builds beside the cached program and renames: the cached one may be
+// build compiles beside the cached program and renames: the cached one may be
 // running, and an interrupted compile must not look like a finished one.
-func compile(ctx context.Context, options Options, target target) error {
+func build(ctx context.Context, options Options, target target) error {
 	program := filepath.Join(options.BinDir, target.name)
-	args := append([]string{"build", "-buildvcs=false", "-o", program + ".new"}, target.flags()...)
-	command := exec.CommandContext(ctx, "go", append(args, target.path)...)
-	command.Dir = options.ModuleDir
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+target.cgoEnabled())
-	output, err := command.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("the go command is not in $PATH: install Go 1.26 or newer and add its bin directory to $PATH")
-	}
-	if err != nil {
-		return fmt.Errorf("%s does not compile: %w\n%s", target.name, err, output)
+	if err := compile.Build(ctx, target.program(options.ModuleDir, program+".new")); err != nil {
+		return err
 	}
 	return os.Rename(program+".new", program)
 }
@@ -118,7 +112,7 @@ func commonKey(ctx context.Context, moduleDir string) (string, error) {
 	command.Dir = moduleDir
 	toolchain, err := command.Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", errors.New("the go command is not in $PATH: install Go 1.26 or newer and add its bin directory to $PATH")
+		return "", compile.ErrNoGo
 	}
 	if err != nil {
 		return "", fmt.Errorf("go env failed: %w", err)
@@ -130,7 +124,7 @@ func commonKey(ctx context.Context, moduleDir string) (string, error) {
 
 func (t target) key(moduleDir, common string) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s %q %q %s\n", common, t.path, t.flags(), t.cgoEnabled())
+	fmt.Fprintf(hash, "%s %q %q %t\n", common, t.path, t.program(moduleDir, "").Flags(), t.cgo)
 	return sumFiles(hash, moduleDir, t.sources...)
 }
 

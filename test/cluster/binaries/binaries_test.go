@@ -40,7 +40,7 @@ func TestKeyChangesWithEverythingThatGoesIn(t *testing.T) {
 		t.Error("the key of the same inputs differs")
 	}
 	tagged, withCgo, linked := base, base, base
-	tagged.tags, withCgo.cgo, linked.ldflags = "seccomp", true, "-X=a.b=c"
+	tagged.tags, withCgo.cgo, linked.ldflags = []string{"seccomp"}, true, "-X=a.b=c"
 	for sentence, other := range map[string]string{
 		"other versions or compiler": key(t, base, "go2"),
 		"another tag":                key(t, tagged, "go1"),

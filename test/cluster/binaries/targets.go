@@ -1,6 +1,10 @@
 package binaries
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/imagemode/imagemode/test/cluster/compile"
+)
 
 // target is one program to compile.
 type target struct {
@@ -10,7 +14,7 @@ type target struct {
 	path string
 	// sources are the module's own files in it, relative to the module.
 	sources []string
-	tags    string
+	tags    []string
 	// ldflags are given besides -s -w.
 	ldflags string
 	cgo     bool
@@ -33,23 +37,23 @@ func targets(kubernetesVersion string) []target {
 		},
 		{
 			name: "containerd", path: "github.com/containerd/containerd/v2/cmd/containerd",
-			tags: "no_btrfs", estimate: "80 seconds",
+			tags: []string{"no_btrfs"}, estimate: "80 seconds",
 		},
 		{
 			name: "containerd-shim-runc-v2", path: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-			tags: "no_btrfs", estimate: "10 seconds",
+			tags: []string{"no_btrfs"}, estimate: "10 seconds",
 		},
 		{
 			name: "ctr", path: "github.com/containerd/containerd/v2/cmd/ctr",
-			tags: "no_btrfs", estimate: "10 seconds",
+			tags: []string{"no_btrfs"}, estimate: "10 seconds",
 		},
 		{
-			name: "registry", path: "github.com/distribution/distribution/v3/cmd/registry",
-			estimate: "70 seconds",
+			name: "registry", path: "./registryserver", sources: []string{"registryserver/main.go", "registryserver/users.go"},
+			estimate: "30 seconds",
 		},
 		{
 			name: "runc", path: "github.com/opencontainers/runc",
-			tags: "seccomp", cgo: true, estimate: "60 seconds",
+			tags: []string{"seccomp"}, cgo: true, estimate: "60 seconds",
 		},
 		{
 			name: "pause", path: "./pause", sources: []string{"pause/main.go"},
@@ -74,20 +78,7 @@ func versionFlags(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// flags are the arguments of `go build` for the target; compile and cache key
-// both come from them.
-func (t target) flags() []string {
-	flags := []string{"-ldflags", strings.TrimSpace("-s -w " + t.ldflags)}
-	if t.tags != "" {
-		flags = append(flags, "-tags", t.tags)
-	}
-	return flags
-}
-
-// cgoEnabled is the value of CGO_ENABLED.
-func (t target) cgoEnabled() string {
-	if t.cgo {
-		return "1"
-	}
-	return "0"
+// program is how to compile the target to output.
+func (t target) program(moduleDir, output string) compile.Program {
+	return compile.Program{Dir: moduleDir, Package: t.path, Output: output, Tags: t.tags, Ldflags: t.ldflags, Cgo: t.cgo}
 }

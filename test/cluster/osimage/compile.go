@@ -3,15 +3,14 @@ package osimage
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/imagemode/imagemode/test/cluster/compile"
 	"github.com/imagemode/imagemode/test/cluster/minimalimage"
 	"github.com/imagemode/imagemode/test/cluster/node"
 	"github.com/imagemode/imagemode/test/cluster/source"
@@ -40,15 +39,10 @@ func buildStandIn(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-tags=exclude_graphdriver_btrfs,containers_image_openpgp",
-		"-o", filepath.Join(options.BinDir, "bootc"), "./test/bootc")
-	command.Dir = root
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	if problems, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling the stand-in for bootc: %w: %s", err, lastLines(string(problems), 10))
-	}
-	return nil
+	return compile.Build(ctx, compile.Program{
+		Dir: root, Package: "./test/bootc", Output: filepath.Join(options.BinDir, "bootc"),
+		Tags: source.Tags,
+	})
 }
 
 // sourceRoot is the checkout that the stand-in is compiled from.

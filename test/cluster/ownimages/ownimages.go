@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -20,9 +19,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"sigs.k8s.io/yaml"
 
+	"github.com/imagemode/imagemode/test/cluster/compile"
 	"github.com/imagemode/imagemode/test/cluster/layout"
 	"github.com/imagemode/imagemode/test/cluster/minimalimage"
 	"github.com/imagemode/imagemode/test/cluster/registry"
+	"github.com/imagemode/imagemode/test/cluster/source"
 )
 
 // program is one of imagemode's programs.
@@ -31,7 +32,6 @@ type program struct {
 	image string
 	// command is the folder below cmd, and the program's name.
 	command string
-	tags    string
 	ldflags string
 	cgo     bool
 }
@@ -40,17 +40,10 @@ type program struct {
 // itself in new namespaces before Go's runtime starts; statically linked, so
 // that its image needs no C library.
 var programs = []program{
-	{image: "controller", command: "imagemode-controller", tags: rootTags, ldflags: "-s -w"},
-	{
-		image: "builder", command: "imagemode-builder", cgo: true,
-		tags:    rootTags + ",netgo,osusergo",
-		ldflags: `-s -w -extldflags "-static"`,
-	},
-	{image: "agent", command: "imagemode-agent", tags: rootTags, ldflags: "-s -w"},
+	{image: "controller", command: "imagemode-controller"},
+	{image: "builder", command: "imagemode-builder", cgo: true, ldflags: `-extldflags "-static"`},
+	{image: "agent", command: "imagemode-agent"},
 }
-
-// rootTags leave out what would need further C libraries.
-const rootTags = "exclude_graphdriver_btrfs,containers_image_openpgp"
 
 // Options say what to build and how to call it.
 type Options struct {
@@ -100,19 +93,10 @@ func Publish(ctx context.Context, options Options) ([]Published, error) {
 
 func (p program) compile(ctx context.Context, options Options) error {
 	options.Log("%s: compiling", p.command)
-	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false",
-		"-tags", p.tags, "-ldflags", p.ldflags, "-o", filepath.Join(options.BuildDir, p.command), "./cmd/"+p.command)
-	command.Dir = options.Source
-	enabled := "0"
-	if p.cgo {
-		enabled = "1"
-	}
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+enabled)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s does not compile: %w\n%s", p.command, err, output)
-	}
-	return nil
+	return compile.Build(ctx, compile.Program{
+		Dir: options.Source, Package: "./cmd/" + p.command, Output: filepath.Join(options.BuildDir, p.command),
+		Tags: source.Tags, Ldflags: p.ldflags, Cgo: p.cgo,
+	})
 }
 
 func (p program) push(ctx context.Context, options Options, push []remote.Option) (Published, error) {

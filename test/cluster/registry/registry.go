@@ -23,8 +23,8 @@ import (
 	"github.com/imagemode/imagemode/test/cluster/process"
 )
 
-// Users of the registry. Each has a password of its own, so that a test notices
-// when one credential is used in place of another.
+// Users of the registry, each with a password of its own. All but Push may only
+// pull, so that a test notices when one credential is used in place of another.
 const (
 	BasePull = "base-pull" // reads base and extensions images in builds
 	Push     = "push"      // pushes results, and imagemode's own images
@@ -92,7 +92,9 @@ func configuration(serving pki.Pair, passwords, secret string) map[string]any {
 			"tls":    map[string]any{"certificate": serving.CertFile, "key": serving.KeyFile},
 		},
 		"auth": map[string]any{
-			"htpasswd": map[string]any{"realm": "imagemode-local-cluster", "path": passwords},
+			"users": map[string]any{
+				"realm": "imagemode-local-cluster", "path": passwords, "pushers": []string{Push},
+			},
 		},
 	}
 }

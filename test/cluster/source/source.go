@@ -12,6 +12,10 @@ import (
 // modulePath is what the checkout's go.mod says.
 const modulePath = "github.com/imagemode/imagemode"
 
+// Tags are the build tags of the checkout's programs: they leave out what would
+// need further C libraries.
+var Tags = []string{"exclude_graphdriver_btrfs", "containers_image_openpgp"}
+
 // Find returns the checkout that dir is in.
 func Find(dir string) (string, error) {
 	for current := dir; ; current = filepath.Dir(current) {

@@ -143,8 +143,6 @@ func CacheDir() string {
 func (c *Cluster) clusterCommand(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", append([]string{"run", "."}, arguments...)...)
 	command.Dir = filepath.Join(c.Root, "test/cluster")
-	// Other tags, and cgo, would compile everything a second time.
-	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0")
 	// "go run" passes no signal on: interrupt the program with it, as a group.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
