@@ -14,6 +14,8 @@ const (
 	LabelPool = "machineconfiguration.openshift.io/target-machine-config-pool"
 	// LabelRenderedMachineConfig holds the name of the rendered MachineConfig.
 	LabelRenderedMachineConfig = "machineconfiguration.openshift.io/rendered-machine-config"
+	// LabelPreBuiltImage is "true" on a MachineOSBuild that built nothing.
+	LabelPreBuiltImage = "machineconfiguration.openshift.io/pre-built-image"
 	// LabelEphemeralBuildObject marks Jobs, ConfigMaps and Secrets of a build.
 	LabelEphemeralBuildObject = "machineconfiguration.openshift.io/ephemeral-build-object"
 )
@@ -27,6 +29,13 @@ const (
 	// AnnotationBuildCounters is the one record that no input can restore:
 	// JSON {rebuild, handledValue, attempt, forInputs, notBefore}.
 	AnnotationBuildCounters = "imagemode.dev/build-counters"
+	// AnnotationPreBuiltImage names an image, by digest, that was built elsewhere
+	// for the first inputs of a MachineOSConfig. On a MachineOSBuild it is where
+	// its image comes from.
+	AnnotationPreBuiltImage = "machineconfiguration.openshift.io/pre-built-image"
+	// AnnotationAbandon, with any value, lets a MachineOSConfig that is being
+	// deleted go at once: its nodes stay as they are, without a rollout.
+	AnnotationAbandon = "imagemode.dev/abandon"
 	// AnnotationNodePullSecret names the Secret the nodes pull with, in place
 	// of the controller's --node-pull-secret.
 	AnnotationNodePullSecret = "imagemode.dev/node-pull-secret"
@@ -45,6 +54,22 @@ const (
 	// AnnotationSupersededBy names the MachineOSBuild that was chosen instead of
 	// this one: if it runs, it is to be interrupted.
 	AnnotationSupersededBy = "imagemode.dev/superseded-by"
+	// AnnotationDependencies holds the versions of the Secrets and certificates
+	// that a build was made with, which its image does not depend on: a failed
+	// build is tried again when they change.
+	AnnotationDependencies = "imagemode.dev/build-dependencies"
+	// AnnotationImageGone says since when (RFC 3339) the image of a MachineOSBuild
+	// is known to be gone from its registry.
+	AnnotationImageGone = "imagemode.dev/image-gone"
+	// AnnotationImageHeld holds the tag by which this cluster keeps the image of
+	// a MachineOSBuild in its registry.
+	AnnotationImageHeld = "imagemode.dev/image-held"
+	// AnnotationPushSecret names the Secret that the image was pushed with, for
+	// deleting it when the MachineOSConfig is gone.
+	AnnotationPushSecret = "machineconfiguration.openshift.io/rendered-image-push-secret"
+	// AnnotationDisruptedPods lists, on a Job, the pods (by UID, separated by
+	// commas) that were evicted or preempted.
+	AnnotationDisruptedPods = "imagemode.dev/disrupted-pods"
 	// AnnotationFullName holds a name that did not fit into a label or an object name.
 	AnnotationFullName = "imagemode.dev/full-name"
 )
@@ -76,10 +101,16 @@ const (
 	// ConditionReady is True when the image of the current spec and rendered
 	// config is built and the nodes can pull it. It does not mean rolled out.
 	ConditionReady = "Ready"
+	// ConditionSeeded is True when the first image was one built elsewhere.
+	ConditionSeeded = "Seeded"
 	// ConditionImageBuildDegraded is True when the build of the current spec
 	// failed. The pool shows it under the same name.
 	ConditionImageBuildDegraded = "ImageBuildDegraded"
 )
+
+// FinalizerBaseImage keeps a MachineOSConfig that is being deleted until its
+// nodes have an image without its Containerfile to go to.
+const FinalizerBaseImage = "imagemode.dev/base-image"
 
 // LabelNodePool is the label by which a Node's pool is known: its ImageRollout
 // selects exactly this.
@@ -97,6 +128,16 @@ const (
 	ConfigMapTrustBundle = "user-ca-bundle"
 	// KeyTrustBundle is the key in ConfigMapTrustBundle.
 	KeyTrustBundle = "ca-bundle.crt"
+	// ConfigMapYumRepos and SecretGPGKeys hold package repositories and their
+	// keys, for the builds of all pools; every key is a file.
+	ConfigMapYumRepos = "etc-yum-repos-d"
+	SecretGPGKeys     = "etc-pki-rpm-gpg"
+	// SecretEntitlement holds the certificates of a subscription. A Secret of this
+	// name with -<pool> at the end comes first, for that pool.
+	SecretEntitlement = "etc-pki-entitlement"
+	// ConfigMapUnusedImages says since when images of this cluster are not used
+	// any more.
+	ConfigMapUnusedImages = "imagemode-unused-images"
 	// OSImageStreamName is the name of the one OSImageStream object.
 	OSImageStreamName = "cluster"
 	// SecretNodePull carries the pull secrets of all rollouts to the agents,

@@ -54,6 +54,13 @@ const (
 	// FileTrustBundle is a PEM bundle added to the system's certificates for
 	// registries.
 	FileTrustBundle = "trust/ca-bundle.crt"
+	// DirEntitlement, DirYumRepos and DirGPGKeys are directories of which every
+	// RUN sees a copy, at /etc/pki/entitlement, /etc/yum.repos.d and
+	// /etc/pki/rpm-gpg; nothing of them is left in the image. Their files may be
+	// links, as in a mounted Secret.
+	DirEntitlement = "entitlement"
+	DirYumRepos    = "yum.repos.d"
+	DirGPGKeys     = "rpm-gpg"
 )
 
 // FailureClass says who can mend a failed build.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/machineosbuild"
 )
 
 // Options of the controller program, one for each flag.
@@ -39,6 +40,16 @@ type Options struct {
 	BuilderNodeSelector map[string]string
 	BuilderTolerations  []corev1.Toleration
 	BuilderDeadline     time.Duration
+	// BuilderPendingDeadline ends a build whose pod cannot start.
+	BuilderPendingDeadline time.Duration
+	// MaxConcurrentBuilds is how many builds run at a time, in the whole cluster.
+	MaxConcurrentBuilds int
+	// History is how many builds of a MachineOSConfig are kept besides those in use.
+	History machineosbuild.HistoryLimits
+	// Prune says what happens to images that nothing refers to.
+	Prune string
+	// Workers of each controller of builds.
+	Workers int
 	// NodePullSecret and GlobalPullSecret name Secrets in Namespace.
 	NodePullSecret   string
 	GlobalPullSecret string
@@ -85,6 +96,16 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.Var((*tolerations)(&o.BuilderTolerations), "builder-tolerations",
 		"taints that builder pods tolerate: key[=value][:effect],... or a JSON list of tolerations")
 	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
+	flags.DurationVar(&o.BuilderPendingDeadline, "builder-pending-deadline", 30*time.Minute,
+		"how long a builder pod may wait for a node or an image before its build fails")
+	flags.IntVar(&o.MaxConcurrentBuilds, "max-concurrent-builds", 5, "builds that run at a time, of all pools; what a user asked for goes first")
+	flags.IntVar(&o.History.Succeeded, "successful-builds-history-limit", machineosbuild.DefaultHistory.Succeeded,
+		"MachineOSBuilds with an image that are kept for each MachineOSConfig, besides those in use")
+	flags.IntVar(&o.History.Unsuccessful, "failed-builds-history-limit", machineosbuild.DefaultHistory.Unsuccessful,
+		"MachineOSBuilds without an image that are kept for each MachineOSConfig")
+	flags.StringVar(&o.Prune, "prune", string(machineosbuild.PruneImages),
+		"images that nothing refers to any more: true deletes them from their registry after a day, dry-run logs them, false leaves them")
+	flags.IntVar(&o.Workers, "build-workers", 8, "MachineOSConfigs, and MachineOSBuilds, that are worked on at the same time")
 	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
@@ -112,11 +133,28 @@ func (o *Options) validate() error {
 	if o.runs("machineosbuild") && o.BuilderImage == "" {
 		problems = append(problems, errors.New("--builder-image is empty; name the image with imagemode-builder"))
 	}
-	if o.BuilderDeadline <= 0 {
-		problems = append(problems, fmt.Errorf("--builder-deadline %s is not positive", o.BuilderDeadline))
+	for name, deadline := range map[string]time.Duration{
+		"--builder-deadline": o.BuilderDeadline, "--builder-pending-deadline": o.BuilderPendingDeadline,
+	} {
+		if deadline <= 0 {
+			problems = append(problems, fmt.Errorf("%s %s is not positive", name, deadline))
+		}
+	}
+	for name, number := range map[string]int{"--max-concurrent-builds": o.MaxConcurrentBuilds, "--build-workers": o.Workers} {
+		if number < 1 {
+			problems = append(problems, fmt.Errorf("%s %d is less than 1", name, number))
+		}
+	}
+	if o.History.Succeeded < 0 || o.History.Unsuccessful < 0 {
+		problems = append(problems, errors.New("--successful-builds-history-limit and --failed-builds-history-limit cannot be negative"))
+	}
+	if !slices.Contains(pruneModes, machineosbuild.PruneMode(o.Prune)) {
+		problems = append(problems, fmt.Errorf("--prune=%s: write true, dry-run or false", o.Prune))
 	}
 	return errors.Join(problems...)
 }
+
+var pruneModes = []machineosbuild.PruneMode{machineosbuild.PruneImages, machineosbuild.ListImages, machineosbuild.KeepImages}
 
 // runs reports whether a controller is switched on. The last entry that speaks
 // of it counts.

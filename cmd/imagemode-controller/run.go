@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -50,19 +54,43 @@ var controllers = []struct {
 		})
 	}},
 	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
+		cluster, err := clusterID(mgr.GetAPIReader())
+		if err != nil {
+			return err
+		}
 		return machineosbuild.Add(mgr, machineosbuild.Options{
-			Namespace:           o.Namespace,
-			BuilderImage:        o.BuilderImage,
-			BuilderNodeSelector: o.BuilderNodeSelector,
-			BuilderTolerations:  o.BuilderTolerations,
-			BuilderDeadline:     o.BuilderDeadline,
-			NodePullSecret:      o.NodePullSecret,
-			GlobalPullSecret:    o.GlobalPullSecret,
+			Namespace:              o.Namespace,
+			BuilderImage:           o.BuilderImage,
+			BuilderNodeSelector:    o.BuilderNodeSelector,
+			BuilderTolerations:     o.BuilderTolerations,
+			BuilderDeadline:        o.BuilderDeadline,
+			BuilderPendingDeadline: o.BuilderPendingDeadline,
+			MaxConcurrentBuilds:    o.MaxConcurrentBuilds,
+			History:                &o.History,
+			Prune:                  machineosbuild.PruneMode(o.Prune),
+			ClusterID:              cluster,
+			NodePullSecret:         o.NodePullSecret,
+			GlobalPullSecret:       o.GlobalPullSecret,
+			Workers:                o.Workers,
 		})
 	}},
 	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
 		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace})
 	}},
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
+
+// clusterID tells this cluster from others that push to the same repositories: 12
+// hex of the UID that namespace kube-system has for as long as the cluster is.
+func clusterID(reader client.Reader) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	namespace := &corev1.Namespace{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+		return "", fmt.Errorf("read namespace %s, whose UID tells clusters apart: %w", metav1.NamespaceSystem, err)
+	}
+	return strings.ReplaceAll(string(namespace.UID), "-", "")[:12], nil
 }
 
 // version is that of the module this program was built from.

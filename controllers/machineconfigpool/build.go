@@ -153,7 +153,7 @@ func phaseOf(osConfig *mcfgv1.MachineOSConfig, build *mcfgv1.MachineOSBuild) pha
 func phaseOfBuilt(osConfig *mcfgv1.MachineOSConfig, build *mcfgv1.MachineOSBuild, readiness *metav1.Condition) phase {
 	isItsImage := osConfig.Status.CurrentImagePullSpec != "" &&
 		digestOf(string(osConfig.Status.CurrentImagePullSpec)) == digestOf(string(build.Status.DigestedImagePushSpec))
-	if readiness.Status == metav1.ConditionTrue && isItsImage && osConfig.DeletionTimestamp == nil {
+	if readiness.Status == metav1.ConditionTrue && isItsImage {
 		return ready
 	}
 	return built

@@ -37,6 +37,9 @@ type order struct {
 // keeps the target that it has, while pause and maxUnavailable still follow
 // the pool at once.
 func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.ImageRollout, options Options) (order, bool) {
+	if isAbandoned(target.osConfig) {
+		return order{}, false
+	}
 	image, selector := target.image(), nodesOf(pool.Name)
 	isHandedOff := existing != nil && existing.Spec.Image != "" && equality.Semantic.DeepEqual(existing.Spec.NodeSelector, selector)
 	if image == "" && !isHandedOff {
@@ -58,6 +61,16 @@ func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.
 		answer.pullSecret = &v1alpha1.SecretReference{Name: name, Namespace: options.Namespace}
 	}
 	return answer, true
+}
+
+// isAbandoned reports whether a MachineOSConfig is being deleted without another
+// image for its nodes: their rollout is deleted, and must not come back.
+func isAbandoned(config *mcfgv1.MachineOSConfig) bool {
+	if config == nil || config.DeletionTimestamp == nil {
+		return false
+	}
+	_, abandoned := config.Annotations[machineconfiguration.AnnotationAbandon]
+	return abandoned
 }
 
 // nodesOf selects the nodes that membership gave to a pool.

@@ -2,6 +2,7 @@ package machineconfigpool
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -30,6 +31,10 @@ func TestOrderForRollout(t *testing.T) {
 	secret := func(name string) *v1alpha1.SecretReference {
 		return &v1alpha1.SecretReference{Name: name, Namespace: "ns"}
 	}
+	leaving, abandoned := osConfig(true, image2), osConfig(true, image2)
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+	abandoned.DeletionTimestamp = leaving.DeletionTimestamp
+	abandoned.Annotations = map[string]string{machineconfiguration.AnnotationAbandon: ""}
 	own := osConfig(true, image2)
 	own.Annotations = map[string]string{machineconfiguration.AnnotationNodePullSecret: "own"}
 	users := handedOff(image1)
@@ -54,6 +59,8 @@ func TestOrderForRollout(t *testing.T) {
 		"not before Ready":                                {osConfig(false, image2), ready.builds, nil, options, nil},
 		"not when Ready is about an older spec":           {edited(osConfig(true, image2)), ready.builds, nil, options, nil},
 		"not when Ready is about an older rendered":       {osConfig(true, image1), ready.builds, nil, options, nil},
+		"the last image of a MachineOSConfig that goes":   {leaving, ready.builds, handedOff(image1), options, &order{image: image2, pullSecret: secret("node-pull")}},
+		"nothing for one that is abandoned":               {abandoned, ready.builds, handedOff(image1), options, nil},
 		"never without a MachineOSConfig":                 {nil, nil, nil, options, nil},
 		"a rollout of the user's making is left alone":    {nil, nil, users, options, nil},
 		"a MachineOSConfig that went away leaves its own": {nil, nil, handedOff(image1), options, &order{image: image1, pullSecret: secret("node-pull")}},

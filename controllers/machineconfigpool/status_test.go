@@ -94,7 +94,7 @@ func TestUpdatedIsTrueOnlyForWhatNodesRun(t *testing.T) {
 		"the pool never had an image":            {done(func(w *world) { w.osConfig, w.builds = nil, nil }), "False"},
 		"the pool wants a new config":            {done(func(w *world) { w.pool.Spec.Configuration.Name = "rendered-worker-3" }), "False"},
 		"the MachineOSConfig was edited":         {done(func(w *world) { edited(w.osConfig) }), "False"},
-		"the MachineOSConfig is deleted":         {done(func(w *world) { w.osConfig.DeletionTimestamp = &later }), "False"},
+		"the MachineOSConfig is being deleted":   {done(func(w *world) { w.osConfig.DeletionTimestamp = &later; edited(w.osConfig) }), "False"},
 		"the config cannot be rendered":          {done(func(w *world) { w.err = &renderError{"X", "x"} }), "False"},
 		"a build of another owner has it":        {done(func(w *world) { w.builds[1].OwnerReferences = ownedBy("other") }), "False"},
 		"the same image serves both configs":     {done(func(w *world) { w.builds[0].Status.DigestedImagePushSpec = image2 }), "True"},

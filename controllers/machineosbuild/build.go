@@ -19,6 +19,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/builder/request"
 )
 
@@ -29,7 +30,9 @@ type buildReconciler struct {
 	// build is over is read from there.
 	live     client.Reader
 	gatherer gatherer
-	images   ImageReader
+	images   Images
+	absent   *absence
+	queue    *queue
 	events   reporter
 	options  Options
 	now      func() time.Time
@@ -47,35 +50,97 @@ type buildReconciler struct {
 func (r *buildReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	build := &mcfgv1.MachineOSBuild{}
 	if err := r.client.Get(ctx, request.NamespacedName, build); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.queue.leave(request.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if build.DeletionTimestamp != nil {
 		// Job and inputs go with it, by ownership.
+		r.queue.leave(build.Name)
 		return ctrl.Result{}, nil
 	}
 	scope, err := r.gather(ctx, build)
 	if err != nil {
 		return resultFor(err)
 	}
-	next := nextStep(scope)
+	next, err := r.decide(ctx, scope)
+	if err != nil {
+		return resultFor(err)
+	}
 	status, err := r.act(ctx, scope, next)
 	if err == nil && status != nil {
-		err = r.writeStatus(ctx, build, *status)
+		err = r.writeStatus(ctx, scope, *status)
 	}
-	return resultFor(err)
+	if err != nil {
+		return resultFor(err)
+	}
+	return r.wakeAt(next.wakeAt), nil
+}
+
+// decide asks for what the next step depends on only when it is about to
+// depend on it: a registry, and a turn.
+func (r *buildReconciler) decide(ctx context.Context, s *buildScope) (*step, error) {
+	for {
+		next := nextStep(s)
+		switch next.action {
+		case ask:
+			r.ask(ctx, s)
+			if err := r.gatherTwin(ctx, s); err != nil {
+				return nil, err
+			}
+		case queueUp:
+			running, err := r.running(ctx)
+			if err != nil {
+				return nil, err
+			}
+			answer := r.queue.ask(s.build, running)
+			s.turn = &answer
+		default:
+			return next, nil
+		}
+	}
+}
+
+// running are the builds that have a Job which has not ended.
+func (r *buildReconciler) running(ctx context.Context) ([]string, error) {
+	var list batchv1.JobList
+	selector := client.HasLabels{keys.LabelEphemeralBuildObject}
+	if err := r.client.List(ctx, &list, client.InNamespace(r.options.Namespace), selector); err != nil {
+		return nil, fmt.Errorf("list builder Jobs: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		owner := metav1.GetControllerOf(&list.Items[i])
+		if owner != nil && owner.Kind == "MachineOSBuild" && !hasEnded(&list.Items[i]) && list.Items[i].DeletionTimestamp == nil {
+			names = append(names, owner.Name)
+		}
+	}
+	return names, nil
+}
+
+// wakeAt asks for another reconcile at a time; zero: for none.
+func (r *buildReconciler) wakeAt(at time.Time) ctrl.Result {
+	if at.IsZero() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(time.Second, at.Sub(r.now()))}
 }
 
 // gather reads what a build's next step depends on.
 func (r *buildReconciler) gather(ctx context.Context, build *mcfgv1.MachineOSBuild) (*buildScope, error) {
-	s := &buildScope{build: build}
+	s := &buildScope{build: build, limits: limits{pending: r.options.BuilderPendingDeadline}, now: r.now()}
 	if err := r.gatherJob(ctx, s); err != nil || isTerminal(build) {
 		return s, err
+	}
+	if err := r.recordDisruptions(ctx, s); err != nil {
+		return nil, err
 	}
 	config, err := find[mcfgv1.MachineOSConfig](ctx, r.client, "", build.Spec.MachineOSConfig.Name)
 	if err != nil {
 		return nil, err
 	}
-	if config != nil && config.DeletionTimestamp == nil && isOwnedBy(build, config.UID) {
+	if config != nil && !isLetGo(config) && isOwnedBy(build, config.UID) {
 		if s.owner, err = r.gatherer.gather(ctx, config); err != nil {
 			return nil, err
 		}
@@ -120,10 +185,30 @@ func (r *buildReconciler) gatherPushed(ctx context.Context, s *buildScope) error
 	if _, found := resultOf(s.pods); found {
 		return nil
 	}
-	tag, hash := string(s.build.Spec.RenderedImagePushSpec), inputsHashOf(s.build)
 	var err error
-	s.pushedDigest, s.pushedProblem, err = pushedImage(ctx, r.images, s.owner, tag, hash)
+	s.pushedDigest, s.pushedProblem, err = r.pushedImage(ctx, s)
 	return err
+}
+
+// pushedImage looks for the image that a build pushed under its tag. problem
+// says why there is none; err asks for another try.
+func (r *buildReconciler) pushedImage(ctx context.Context, s *buildScope) (digest, problem string, err error) {
+	ref, tag := s.owner.pushSecretRef(), string(s.build.Spec.RenderedImagePushSpec)
+	access, err := s.owner.accessWith(ref)
+	if err != nil {
+		return "", err.Error(), nil
+	}
+	found, err := r.images.Read(ctx, access, tag)
+	if err != nil {
+		if check := judge(err, ref); check.readability == unreadable {
+			return "", "its image cannot be read: " + check.message, nil
+		}
+		return "", "", err
+	}
+	if found.InputsHash != inputsHashOf(s.build) {
+		return "", fmt.Sprintf("the image %s is not the one that was asked for (its label %s)", tag, revisionLabel), nil
+	}
+	return found.Digest, "", nil
 }
 
 func podsOf(ctx context.Context, reader client.Reader, job *batchv1.Job) ([]corev1.Pod, error) {
@@ -142,12 +227,18 @@ func podsOf(ctx context.Context, reader client.Reader, job *batchv1.Job) ([]core
 func (r *buildReconciler) act(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
 	switch next.action {
 	case clean:
+		r.queue.leave(s.build.Name)
 		return nil, r.clean(ctx, s)
+	case reuse:
+		return r.reuse(ctx, s, next)
 	case start:
 		return r.start(ctx, s)
 	case resume:
 		return r.resume(ctx, s, next)
 	case stop:
+		if s.job != nil && s.job.DeletionTimestamp == nil {
+			r.events.jobDeleted(s.build, s.job.Name)
+		}
 		if err := r.deleteJob(ctx, s.job); err != nil {
 			return nil, err
 		}
@@ -213,7 +304,7 @@ func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step)
 // clean removes what must not outlive a build: credentials at once, the Job
 // after a time, or at once if another build took this one's place.
 func (r *buildReconciler) clean(ctx context.Context, s *buildScope) error {
-	for _, name := range []string{pullSecretName(s.build.Name), pushSecretName(s.build.Name)} {
+	for _, name := range credentialNames(s.build.Name) {
 		if err := r.deleteCredentials(ctx, s, name); err != nil {
 			return err
 		}
@@ -265,7 +356,8 @@ func (r *buildReconciler) deleteJob(ctx context.Context, job *batchv1.Job) error
 }
 
 // writeStatus writes a status that differs, and tells of a new phase.
-func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.MachineOSBuild, status mcfgv1.MachineOSBuildStatus) error {
+func (r *buildReconciler) writeStatus(ctx context.Context, s *buildScope, status mcfgv1.MachineOSBuildStatus) error {
+	build := s.build
 	if equality.Semantic.DeepEqual(build.Status, status) {
 		return nil
 	}
@@ -282,6 +374,7 @@ func (r *buildReconciler) writeStatus(ctx context.Context, build *mcfgv1.Machine
 	if phase := phaseOf(build); phase != phaseOf(before) {
 		condition := conditionOf(build)
 		r.events.phaseChanged(build, state{phase: phase, reason: condition.Reason, message: condition.Message})
+		countPhase(s)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -25,16 +25,18 @@ import (
 type configReconciler struct {
 	client   client.Client
 	gatherer gatherer
-	pulls    pullChecker
+	watch    *imageWatch
 	events   reporter
+	options  Options
 	now      func() time.Time
 }
 
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineosconfigs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineosconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineosconfigs/finalizers,verbs=update
-// +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineosbuilds,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineosbuilds,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",namespace=openshift-machine-config-operator,resources=secrets;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
@@ -44,36 +46,50 @@ type configReconciler struct {
 func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &mcfgv1.MachineOSConfig{}
 	if err := r.client.Get(ctx, request.NamespacedName, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.watch.forget(request.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if config.DeletionTimestamp != nil {
-		// Its builds go with it, by ownership.
-		return ctrl.Result{}, nil
 	}
 	scope, err := r.gatherer.gather(ctx, config)
 	if err != nil {
 		return resultFor(err)
 	}
+	if isLeaving, err := r.leave(ctx, scope); isLeaving || err != nil {
+		return resultFor(err)
+	}
 	chosen := decide(scope)
 	actError := r.act(ctx, scope, &chosen)
-	check := r.checkPull(ctx, scope, chosen)
+	check, err := r.checkImage(ctx, scope, chosen)
+	if err != nil {
+		return resultFor(err)
+	}
 	if err := r.publish(ctx, config, configStatus(scope, chosen, check, r.now())); err != nil {
 		return resultFor(err)
 	}
 	if actError != nil {
 		return resultFor(actError)
 	}
-	if check.readability == unreadable || check.readability == unknown {
-		return ctrl.Result{RequeueAfter: registryDelay}, nil
+	return r.again(chosen, check), r.forgetOldBuilds(ctx, scope, chosen)
+}
+
+// again says when to look at a MachineOSConfig the next time, whatever happens.
+func (r *configReconciler) again(chosen plan, check pullCheck) ctrl.Result {
+	result := ctrl.Result{RequeueAfter: check.again}
+	if !chosen.wakeAt.IsZero() {
+		due := max(time.Second, chosen.wakeAt.Sub(r.now()))
+		if result.RequeueAfter == 0 || due < result.RequeueAfter {
+			result.RequeueAfter = due
+		}
 	}
-	return ctrl.Result{}, nil
+	return result
 }
 
 // act brings the objects to the plan. Everything is written in an order in
 // which a crash in between loses nothing: what was asked for is counted first,
 // then built, and only then is the request removed.
 func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) error {
-	if err := r.recordCounters(ctx, s, chosen.counters); err != nil {
+	if err := r.record(ctx, s, chosen); err != nil {
 		return err
 	}
 	if chosen.blueprint == nil {
@@ -89,7 +105,7 @@ func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) erro
 			}
 			return fmt.Errorf("create MachineOSBuild %s: %w", build.Name, err)
 		}
-		r.events.buildChosen(build, chosen.why)
+		r.events.buildChosen(s.config, build, chosen.why)
 		chosen.build = build
 	}
 	if err := r.supersede(ctx, s, chosen.build.Name); err != nil {
@@ -98,20 +114,27 @@ func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) erro
 	return r.pointAt(ctx, s.config, chosen)
 }
 
-// recordCounters writes the counters, if they changed.
-func (r *configReconciler) recordCounters(ctx context.Context, s *scope, now counters) error {
+// record writes the counters, if they changed, and sees that the MachineOSConfig
+// does not go before its nodes have another image to go to.
+func (r *configReconciler) record(ctx context.Context, s *scope, chosen *plan) error {
 	recorded, exists := decodeCounters(s.config.Annotations)
-	if exists && equality.Semantic.DeepEqual(recorded, now) {
+	isRecorded := exists && equality.Semantic.DeepEqual(recorded, chosen.counters)
+	needsFinalizer := chosen.blueprint != nil && s.config.DeletionTimestamp == nil &&
+		!controllerutil.ContainsFinalizer(s.config, keys.FinalizerBaseImage)
+	if isRecorded && !needsFinalizer {
 		return nil
 	}
 	before := readCounters(s.config, s.builds)
-	if err := r.annotate(ctx, s.config, map[string]string{keys.AnnotationBuildCounters: now.encode()}); err != nil {
-		return err
+	err := r.patch(ctx, s.config, func(config *mcfgv1.MachineOSConfig) {
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationBuildCounters, chosen.counters.encode())
+		if needsFinalizer {
+			controllerutil.AddFinalizer(config, keys.FinalizerBaseImage)
+		}
+	})
+	if err == nil && chosen.counters.Rebuild > before.Rebuild {
+		r.events.rebuildAccepted(s.config, chosen.counters.Rebuild)
 	}
-	if now.Rebuild > before.Rebuild {
-		r.events.rebuildAccepted(s.config, now.Rebuild)
-	}
-	return nil
+	return err
 }
 
 // supersede marks the builds that are not wanted any more. Each is interrupted
@@ -131,12 +154,18 @@ func (r *configReconciler) supersede(ctx context.Context, s *scope, chosen strin
 	return nil
 }
 
-// pointAt names the chosen build on the MachineOSConfig and removes the request
-// for a rebuild that it answers.
+// pointAt names the chosen build on the MachineOSConfig and removes the requests
+// that it answers.
 func (r *configReconciler) pointAt(ctx context.Context, config *mcfgv1.MachineOSConfig, chosen *plan) error {
-	if config.Annotations[keys.AnnotationCurrentMachineOSBuild] != chosen.build.Name {
-		pointer := map[string]string{keys.AnnotationCurrentMachineOSBuild: chosen.build.Name}
-		if err := r.annotate(ctx, config, pointer); err != nil {
+	isSeeded := config.Annotations[keys.AnnotationPreBuiltImage] != "" && hasSucceeded(chosen.build)
+	if config.Annotations[keys.AnnotationCurrentMachineOSBuild] != chosen.build.Name || isSeeded {
+		err := r.patch(ctx, config, func(config *mcfgv1.MachineOSConfig) {
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationCurrentMachineOSBuild, chosen.build.Name)
+			if isSeeded {
+				delete(config.Annotations, keys.AnnotationPreBuiltImage)
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -146,13 +175,10 @@ func (r *configReconciler) pointAt(ctx context.Context, config *mcfgv1.MachineOS
 	return nil
 }
 
-// annotate sets annotations by one patch that fails if the object changed.
-func (r *configReconciler) annotate(ctx context.Context, config *mcfgv1.MachineOSConfig, annotations map[string]string) error {
+// patch changes metadata by one patch that fails if the object changed.
+func (r *configReconciler) patch(ctx context.Context, config *mcfgv1.MachineOSConfig, change func(*mcfgv1.MachineOSConfig)) error {
 	before := config.DeepCopy()
-	if config.Annotations == nil {
-		config.Annotations = map[string]string{}
-	}
-	maps.Copy(config.Annotations, annotations)
+	change(config)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, config, patch); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -187,12 +213,25 @@ func (r *configReconciler) removeRebuild(ctx context.Context, config *mcfgv1.Mac
 	return nil
 }
 
-// checkPull asks whether the nodes can pull the image, once there is one.
-func (r *configReconciler) checkPull(ctx context.Context, s *scope, chosen plan) pullCheck {
-	if chosen.build == nil || !hasSucceeded(chosen.build) {
-		return pullCheck{}
+// checkImage asks whether the image is there and the nodes can pull it, once
+// there is one. That it is gone is written down, and the next plan builds it
+// again.
+func (r *configReconciler) checkImage(ctx context.Context, s *scope, chosen plan) (pullCheck, error) {
+	if chosen.build == nil || !hasImage(chosen.build) {
+		return pullCheck{}, nil
 	}
-	return r.pulls.check(ctx, s, string(chosen.build.Status.DigestedImagePushSpec))
+	check := r.watch.check(ctx, s, string(chosen.build.Status.DigestedImagePushSpec))
+	if !check.isGone {
+		return check, r.hold(ctx, s, chosen.build)
+	}
+	before := chosen.build.DeepCopy()
+	metav1.SetMetaDataAnnotation(&chosen.build.ObjectMeta, keys.AnnotationImageGone, r.now().UTC().Format(time.RFC3339))
+	if err := r.client.Patch(ctx, chosen.build, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return check, fmt.Errorf("mark the image of MachineOSBuild %s as gone: %w", chosen.build.Name, err)
+	}
+	r.events.imageGone(s.config, chosen.build)
+	r.watch.forget(s.config.Name)
+	return check, nil
 }
 
 // publish writes a status that differs.
@@ -207,6 +246,7 @@ func (r *configReconciler) publish(ctx context.Context, config *mcfgv1.MachineOS
 	if err := r.client.Status().Patch(ctx, config, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of MachineOSConfig %s: %w", config.Name, err)
 	}
+	r.events.statusChanged(config, before.Status.Conditions)
 	return nil
 }
 
@@ -219,7 +259,7 @@ func newBuild(s *scope, chosen *plan) *mcfgv1.MachineOSBuild {
 		// Strings, numbers and lists of them.
 		panic(err)
 	}
-	return &mcfgv1.MachineOSBuild{
+	build := &mcfgv1.MachineOSBuild{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   print.name,
 			Labels: buildLabels(s.config.Name, s.pool.Name, s.rendered.Name),
@@ -228,6 +268,8 @@ func newBuild(s *scope, chosen *plan) *mcfgv1.MachineOSBuild {
 				keys.AnnotationBuildInputs:   string(inputs),
 				keys.AnnotationBuildReason:   encodeWhy(chosen.why),
 				keys.AnnotationBuildCounters: print.counters.encode(),
+				keys.AnnotationDependencies:  s.dependencies(),
+				keys.AnnotationPushSecret:    s.config.Spec.RenderedImagePushSecret.Name,
 			},
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(s.config, mcfgv1.GroupVersion.WithKind("MachineOSConfig")),
@@ -239,6 +281,12 @@ func newBuild(s *scope, chosen *plan) *mcfgv1.MachineOSBuild {
 			RenderedImagePushSpec: mcfgv1.ImageTagFormat(pushSpec(print.inputs.PushRepository, print.name)),
 		},
 	}
+	if print.seed != "" {
+		build.Labels[keys.LabelPreBuiltImage] = "true"
+		build.Annotations[keys.AnnotationPreBuiltImage] = print.seed
+		build.Spec.RenderedImagePushSpec = s.config.Spec.RenderedImagePushSpec
+	}
+	return build
 }
 
 func inputsHashOf(build *mcfgv1.MachineOSBuild) string {

@@ -1,6 +1,7 @@
 package machineosbuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,31 +18,40 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 )
 
 const (
 	// defaultDeadline is more than any build seen takes, and ends one that hangs
 	// within a working day.
 	defaultDeadline = 2 * time.Hour
+	// defaultPendingDeadline is more than an autoscaler takes for a node.
+	defaultPendingDeadline = 30 * time.Minute
+	// defaultConcurrentBuilds is a load that a registry and a few builder nodes
+	// bear.
+	defaultConcurrentBuilds = 5
 	// defaultGlobalPullSecret is the copy of the cluster's pull secret that
 	// OpenShift keeps in the namespace.
 	defaultGlobalPullSecret = "global-pull-secret-copy"
 	// conflictDelay is how long a write that met another writer, or an object
 	// that is not in the cache yet, waits before it starts over.
 	conflictDelay = 200 * time.Millisecond
-	// registryDelay is how long a registry that refuses or does not answer is
-	// left alone.
-	registryDelay = time.Minute
-	// workers reconcile at the same time. A look-up in a registry keeps one busy,
-	// up to readTimeout.
-	workers = 4
+	// defaultWorkers reconcile at the same time, of each kind. A look-up in a
+	// registry keeps one busy, up to readTimeout.
+	defaultWorkers = 8
 )
+
+// DefaultHistory is how many builds are kept besides those in use.
+var DefaultHistory = HistoryLimits{Succeeded: 5, Unsuccessful: 3}
 
 // Options of the controllers.
 type Options struct {
@@ -54,6 +65,18 @@ type Options struct {
 	BuilderTolerations  []corev1.Toleration
 	// BuilderDeadline ends a build, all its attempts together. Zero: two hours.
 	BuilderDeadline time.Duration
+	// BuilderPendingDeadline ends a build whose pod cannot start. Zero: 30 minutes.
+	BuilderPendingDeadline time.Duration
+	// MaxConcurrentBuilds is how many builds run at a time. Zero: five.
+	MaxConcurrentBuilds int
+	// History is how many builds of a MachineOSConfig are kept. Nil: DefaultHistory.
+	History *HistoryLimits
+	// Prune says what happens to images that nothing refers to. Empty: they are
+	// kept.
+	Prune PruneMode
+	// ClusterID tells this cluster's tags in shared repositories from others', at
+	// most 63 of [a-z0-9]. Required where images are pruned.
+	ClusterID string
 	// NodePullSecret is the Secret that the nodes of all pools pull with. Empty:
 	// GlobalPullSecret, where it exists.
 	NodePullSecret string
@@ -63,8 +86,10 @@ type Options struct {
 	// Architecture of the images, by Go's name. Empty: the controller's own; a
 	// cluster whose nodes are of several is not supported yet.
 	Architecture string
-	// Images looks images up. Nil: in the registries.
-	Images ImageReader
+	// Workers reconcile at the same time, of each kind. Zero: eight.
+	Workers int
+	// Images asks registries. Nil: the real ones.
+	Images Images
 }
 
 // withDefaults fills in what may be left out.
@@ -72,49 +97,76 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Namespace == "" || o.BuilderImage == "" {
 		return o, errors.New("controller machineosbuild: Namespace and BuilderImage are required")
 	}
-	if o.Architecture == "" {
-		o.Architecture = runtime.GOARCH
-	}
-	if o.BuilderDeadline == 0 {
-		o.BuilderDeadline = defaultDeadline
-	}
-	if o.GlobalPullSecret == "" {
-		o.GlobalPullSecret = defaultGlobalPullSecret
+	o.Architecture = cmp.Or(o.Architecture, runtime.GOARCH)
+	o.BuilderDeadline = cmp.Or(o.BuilderDeadline, defaultDeadline)
+	o.BuilderPendingDeadline = cmp.Or(o.BuilderPendingDeadline, defaultPendingDeadline)
+	o.MaxConcurrentBuilds = cmp.Or(o.MaxConcurrentBuilds, defaultConcurrentBuilds)
+	o.Workers = cmp.Or(o.Workers, defaultWorkers)
+	o.GlobalPullSecret = cmp.Or(o.GlobalPullSecret, defaultGlobalPullSecret)
+	o.Prune = cmp.Or(o.Prune, KeepImages)
+	if o.History == nil {
+		o.History = &DefaultHistory
 	}
 	if o.Images == nil {
-		o.Images = registryReader{architecture: o.Architecture}
+		o.Images = registries{architecture: o.Architecture}
+	}
+	if o.Prune != KeepImages && o.ClusterID == "" {
+		return o, errors.New("controller machineosbuild: pruning images needs ClusterID")
 	}
 	return o, nil
 }
 
-// Add adds both controllers to mgr. The manager's cache must hold the Secrets,
-// ConfigMaps, Jobs and builder pods of options.Namespace.
+// Add adds both controllers, and the pruner, to mgr. The manager's cache must
+// hold the Secrets, ConfigMaps, Jobs and builder pods of options.Namespace.
 func Add(mgr ctrl.Manager, options Options) error {
 	options, err := options.withDefaults()
 	if err != nil {
 		return err
 	}
-	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
-	gatherer := gatherer{reader: mgr.GetClient(), options: options}
-	configs := &configReconciler{
-		client: mgr.GetClient(), gatherer: gatherer, events: events,
-		pulls: pullChecker{images: options.Images}, now: time.Now,
+	if err := addMetrics(mgr); err != nil {
+		return fmt.Errorf("add the metrics of builds: %w", err)
 	}
-	builds := &buildReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), gatherer: gatherer, events: events,
-		images: options.Images, options: options, now: time.Now,
-	}
-	if err := configs.addTo(mgr, options); err != nil {
+	configs, builds := newReconcilers(mgr, options)
+	if err := configs.addTo(mgr); err != nil {
 		return fmt.Errorf("add controller machineosconfig: %w", err)
 	}
 	if err := builds.addTo(mgr); err != nil {
 		return fmt.Errorf("add controller machineosbuild: %w", err)
 	}
+	if options.Prune == KeepImages {
+		return nil
+	}
+	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, options: options, now: time.Now})
+}
+
+func newReconcilers(mgr ctrl.Manager, options Options) (*configReconciler, *buildReconciler) {
+	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
+	gatherer := gatherer{reader: mgr.GetClient(), options: options, now: time.Now}
+	configs := &configReconciler{
+		client: mgr.GetClient(), gatherer: gatherer, events: events, options: options, now: time.Now,
+		watch: &imageWatch{images: options.Images, now: time.Now},
+	}
+	builds := &buildReconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), gatherer: gatherer, events: events,
+		images: options.Images, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds), options: options, now: time.Now,
+	}
+	return configs, builds
+}
+
+// addMetrics registers what is counted, and what is read when it is scraped.
+func addMetrics(mgr ctrl.Manager) error {
+	if err := registerOnce(); err != nil {
+		return err
+	}
+	var known prometheus.AlreadyRegisteredError
+	if err := metrics.Registry.Register(collector{mgr.GetClient()}); err != nil && !errors.As(err, &known) {
+		return err
+	}
 	return nil
 }
 
 // addTo watches everything that a plan depends on.
-func (r *configReconciler) addTo(mgr ctrl.Manager, options Options) error {
+func (r *configReconciler) addTo(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineosconfig").
 		For(&mcfgv1.MachineOSConfig{}).
@@ -124,14 +176,24 @@ func (r *configReconciler) addTo(mgr ctrl.Manager, options Options) error {
 		})).
 		Watches(&mcfgv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestsForRendered)).
 		Watches(&corev1.Secret{}, r.enqueueWhere(func(config *mcfgv1.MachineOSConfig, secret client.Object) bool {
-			s := scope{config: config, nodePullSecret: options.NodePullSecret, globalPullSecret: options.GlobalPullSecret}
-			return slices.Contains(s.secretNames(), secret.GetName())
+			return r.options.dependsOn(config, secret.GetName())
 		})).
-		Watches(&corev1.ConfigMap{}, r.enqueueWhere(func(_ *mcfgv1.MachineOSConfig, bundle client.Object) bool {
-			return bundle.GetName() == keys.ConfigMapTrustBundle
+		Watches(&corev1.ConfigMap{}, r.enqueueWhere(func(_ *mcfgv1.MachineOSConfig, found client.Object) bool {
+			return found.GetName() == keys.ConfigMapTrustBundle || found.GetName() == keys.ConfigMapYumRepos
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Watches(&imagemodev1alpha1.ImageRollout{}, r.enqueueWhere(func(config *mcfgv1.MachineOSConfig, rollout client.Object) bool {
+			// Only a MachineOSConfig that is being deleted waits for it.
+			return config.DeletionTimestamp != nil && config.Spec.MachineConfigPool.Name == rollout.GetName()
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.options.Workers}).
 		Complete(r)
+}
+
+// dependsOn reports whether a plan of the MachineOSConfig looks at a Secret.
+func (o *Options) dependsOn(config *mcfgv1.MachineOSConfig, secret string) bool {
+	s := scope{config: config, nodePullSecret: o.NodePullSecret, globalPullSecret: o.GlobalPullSecret}
+	return slices.Contains(s.secretNames(), secret) || secret == keys.SecretGPGKeys ||
+		slices.Contains(entitlementNames(config.Spec.MachineConfigPool.Name), secret)
 }
 
 // enqueueWhere enqueues the MachineOSConfigs that an object concerns.
@@ -171,6 +233,15 @@ func (r *configReconciler) requestsForRendered(ctx context.Context, rendered cli
 
 // addTo watches a build's Job, its pods, and what a build may wait for.
 func (r *buildReconciler) addTo(mgr ctrl.Manager) error {
+	// A build that ended wakes those that wait for a turn.
+	turns := make(chan event.GenericEvent)
+	r.queue.wake = func(builds ...string) {
+		go func() {
+			for _, name := range builds {
+				turns <- event.GenericEvent{Object: &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+			}
+		}()
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineosbuild").
 		For(&mcfgv1.MachineOSBuild{}).
@@ -178,7 +249,9 @@ func (r *buildReconciler) addTo(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPod)).
 		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestsForConfig)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSecret)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Watches(&mcfgv1.MachineOSBuild{}, handler.EnqueueRequestsFromMapFunc(r.requestsForTwin)).
+		WatchesRawSource(source.Channel(turns, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.options.Workers}).
 		Complete(r)
 }
 
@@ -218,6 +291,26 @@ func (r *buildReconciler) requestsForConfig(ctx context.Context, object client.O
 	return requests
 }
 
+// requestsForTwin enqueues the builds that wait for another one of the same
+// image, when that has ended.
+func (r *buildReconciler) requestsForTwin(ctx context.Context, object client.Object) []reconcile.Request {
+	ended, ok := object.(*mcfgv1.MachineOSBuild)
+	if !ok || !isTerminal(ended) {
+		return nil
+	}
+	var list mcfgv1.MachineOSBuildList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if isTwin(ended, &list.Items[i]) {
+			requests = append(requests, requestFor(list.Items[i].Name))
+		}
+	}
+	return requests
+}
+
 // requestsForSecret enqueues the builds that may wait for a Secret.
 func (r *buildReconciler) requestsForSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
@@ -226,7 +319,7 @@ func (r *buildReconciler) requestsForSecret(ctx context.Context, secret client.O
 	}
 	var requests []reconcile.Request
 	for i := range configs.Items {
-		if s := (scope{config: &configs.Items[i]}); slices.Contains(s.secretNames(), secret.GetName()) {
+		if r.options.dependsOn(&configs.Items[i], secret.GetName()) {
 			requests = append(requests, r.requestsForConfig(ctx, &configs.Items[i])...)
 		}
 	}

@@ -24,8 +24,7 @@ type counters struct {
 	Attempt int `json:"attempt,omitempty"`
 	// ForInputs is the identity of the inputs that Attempt counts for.
 	ForInputs string `json:"forInputs,omitempty"`
-	// NotBefore is when the next attempt may start. Nothing sets it yet: a
-	// failed build waits for other inputs or for the user.
+	// NotBefore is when a build that failed is tried again by itself.
 	NotBefore *metav1.Time `json:"notBefore,omitempty"`
 }
 

@@ -54,6 +54,19 @@ func readConfigEntries(key string, raw []byte) (auths, error) {
 	return entries, nil
 }
 
+// hasHelpers reports whether a Secret names credential helpers, which are not
+// used.
+func hasHelpers(secret *corev1.Secret) bool {
+	var config struct {
+		CredHelpers map[string]string `json:"credHelpers"`
+		CredsStore  string            `json:"credsStore"`
+	}
+	if secret.Type != corev1.SecretTypeDockerConfigJson || json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
+		return false
+	}
+	return len(config.CredHelpers) > 0 || config.CredsStore != ""
+}
+
 // mergeAuths puts credentials together; of two for the same registry the
 // earlier one counts.
 func mergeAuths(sources ...auths) auths {

@@ -3,10 +3,14 @@ package machineosbuild
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -20,17 +24,25 @@ const maxNote = 1024
 // on-cluster builds know.
 type reporter struct{ recorder events.EventRecorder }
 
-func (r reporter) normal(build *mcfgv1.MachineOSBuild, reason, note string) {
-	r.recorder.Eventf(build, nil, corev1.EventTypeNormal, reason, "Build", "%s", truncate(note, maxNote))
+func (r reporter) normal(about client.Object, reason, note string) {
+	r.tell(about, corev1.EventTypeNormal, reason, note)
 }
 
-func (r reporter) warning(build *mcfgv1.MachineOSBuild, reason, note string) {
-	r.recorder.Eventf(build, nil, corev1.EventTypeWarning, reason, "Build", "%s", truncate(note, maxNote))
+func (r reporter) warning(about client.Object, reason, note string) {
+	r.tell(about, corev1.EventTypeWarning, reason, note)
+}
+
+func (r reporter) tell(about client.Object, kind, reason, note string) {
+	r.recorder.Eventf(about, nil, kind, reason, "Build", "%s", truncate(note, maxNote))
 }
 
 // buildChosen is told once, when a MachineOSBuild is created.
-func (r reporter) buildChosen(build *mcfgv1.MachineOSBuild, why []change) {
+func (r reporter) buildChosen(config *mcfgv1.MachineOSConfig, build *mcfgv1.MachineOSBuild, why []change) {
 	r.normal(build, "BuildStarted", "MachineOSBuild "+build.Name+": "+inWords(why))
+	r.normal(config, "ConfigReconciled", fmt.Sprintf("MachineOSConfig %s: MachineOSBuild %s (%s)", config.Name, build.Name, inWords(why)))
+	if slices.ContainsFunc(why, func(c change) bool { return c.Input == inputRendered }) {
+		configChanges.WithLabelValues(config.Spec.MachineConfigPool.Name).Inc()
+	}
 }
 
 // jobCreated is told once for each build that needs a pod.
@@ -38,17 +50,32 @@ func (r reporter) jobCreated(build *mcfgv1.MachineOSBuild, job string) {
 	r.normal(build, "JobCreated", fmt.Sprintf("MachineOSBuild %s is built by Job %s", build.Name, job))
 }
 
+// jobDeleted is told when a Job is not wanted any more.
+func (r reporter) jobDeleted(build *mcfgv1.MachineOSBuild, job string) {
+	r.normal(build, "JobDeleted", fmt.Sprintf("MachineOSBuild %s: deleted Job %s", build.Name, job))
+}
+
 // phaseChanged is told when a build goes from one phase to the next.
 func (r reporter) phaseChanged(build *mcfgv1.MachineOSBuild, s state) {
+	said := fmt.Sprintf("MachineOSBuild %s: %s", build.Name, s.orUsual())
+	hasJob := build.Status.Builder != nil
 	switch s.phase {
 	case mcfgv1.MachineOSBuildPrepared:
-		r.normal(build, "BuildPreparing", fmt.Sprintf("MachineOSBuild %s: %s", build.Name, s.orUsual()))
+		r.normal(build, "BuildPreparing", said)
 	case mcfgv1.MachineOSBuilding:
-		r.normal(build, "BuildBuilding", fmt.Sprintf("MachineOSBuild %s: %s", build.Name, s.orUsual()))
+		r.normal(build, "JobStarted", said)
+		r.normal(build, "BuildBuilding", said)
 	case mcfgv1.MachineOSBuildSucceeded:
+		if hasJob {
+			r.normal(build, "JobCompleted", said)
+		}
 		r.normal(build, "BuildCompleted", fmt.Sprintf("MachineOSBuild %s: image %s", build.Name, build.Status.DigestedImagePushSpec))
 	case mcfgv1.MachineOSBuildFailed:
-		r.warning(build, "BuildFailed", fmt.Sprintf("MachineOSBuild %s: %s: %s", build.Name, s.reason, s.orUsual()))
+		said = fmt.Sprintf("MachineOSBuild %s: %s: %s", build.Name, s.reason, s.orUsual())
+		if hasJob {
+			r.warning(build, "JobFailed", said)
+		}
+		r.warning(build, "BuildFailed", said)
 	case mcfgv1.MachineOSBuildInterrupted:
 		r.warning(build, "BuildInterrupted", fmt.Sprintf("MachineOSBuild %s: %s: %s", build.Name, s.reason, s.orUsual()))
 	}
@@ -56,8 +83,38 @@ func (r reporter) phaseChanged(build *mcfgv1.MachineOSBuild, s state) {
 
 // rebuildAccepted is told once for each value of the annotation.
 func (r reporter) rebuildAccepted(config *mcfgv1.MachineOSConfig, number int) {
-	r.recorder.Eventf(config, nil, corev1.EventTypeNormal, "RebuildRequested", "Build",
-		"MachineOSConfig %s: rebuild %d, asked for by the annotation %s", config.Name, number, keys.AnnotationRebuild)
+	r.normal(config, "RebuildRequested", fmt.Sprintf("MachineOSConfig %s: rebuild %d, asked for by the annotation %s",
+		config.Name, number, keys.AnnotationRebuild))
+}
+
+// imageGone is told once for an image that was lost.
+func (r reporter) imageGone(config *mcfgv1.MachineOSConfig, build *mcfgv1.MachineOSBuild) {
+	r.warning(config, "ImageGone", fmt.Sprintf("MachineOSConfig %s: image %s is gone from its registry; it is built again",
+		config.Name, build.Status.DigestedImagePushSpec))
+}
+
+// configDeleted is told when a MachineOSConfig goes.
+func (r reporter) configDeleted(config *mcfgv1.MachineOSConfig) {
+	r.normal(config, "ConfigDeleted", fmt.Sprintf("MachineOSConfig %s is deleted; its builds go with it", config.Name))
+}
+
+// statusChanged is told when what is said about a MachineOSConfig turns.
+func (r reporter) statusChanged(config *mcfgv1.MachineOSConfig, before []metav1.Condition) {
+	degraded := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionImageBuildDegraded)
+	was := apimeta.IsStatusConditionTrue(before, keys.ConditionImageBuildDegraded)
+	switch is := degraded != nil && degraded.Status == metav1.ConditionTrue; {
+	case is && !was:
+		r.warning(config, "BuildDegraded", degraded.Message)
+	case was && degraded != nil && degraded.Reason == reasonBuildSuccess:
+		r.normal(config, "BuildRecovered", degraded.Message)
+	}
+	valid := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid)
+	if valid == nil || valid.Status != metav1.ConditionFalse {
+		return
+	}
+	if old := apimeta.FindStatusCondition(before, keys.ConditionValid); old == nil || old.Reason != valid.Reason || old.Status != valid.Status {
+		r.warning(config, "ConfigReconcileFailed", valid.Message)
+	}
 }
 
 // inWords names the inputs that changed.

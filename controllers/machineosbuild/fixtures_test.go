@@ -40,6 +40,7 @@ func aScope(changes ...func(*scope)) *scope {
 		namespace:        keys.Namespace,
 		architecture:     "amd64",
 		globalPullSecret: defaultGlobalPullSecret,
+		now:              someTime,
 	}
 	for _, change := range changes {
 		change(s)

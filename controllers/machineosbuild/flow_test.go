@@ -325,7 +325,7 @@ func TestAnOutageKeepsTheAnswerGivenBefore(t *testing.T) {
 	w.builderEnds(success)
 	w.settle()
 	// A restart forgets what was asked.
-	w.configs.pulls = pullChecker{images: w}
+	w.start()
 	w.reads = func(string) (ImageFacts, error) {
 		return ImageFacts{}, &registry.Error{Class: request.Network, Err: errors.New("connection refused")}
 	}
@@ -368,19 +368,6 @@ func TestAPodThatIsGoneLeavesTheTag(t *testing.T) {
 	}
 }
 
-func TestADeletedJobInterrupts(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.delete(w.job(w.current()))
-	w.settle()
-	w.wantPhase(w.current(), mcfgv1.MachineOSBuildInterrupted)
-	w.wantConditions("True Valid", "False JobDeleted", "False BuildInterrupted", "True BuildInterrupted")
-
-	w.edit(askRebuild("again"))
-	w.settle()
-	w.wantPhase(w.current(), mcfgv1.MachineOSBuildPrepared)
-}
-
 func TestADeletedBuildIsMadeAgain(t *testing.T) {
 	for name, end := range map[string]bool{"while it runs": false, "after its success": true} {
 		t.Run(name, func(t *testing.T) {
@@ -409,6 +396,7 @@ func TestARecreatedConfigWaitsForWhatTheDeletedOneLeft(t *testing.T) {
 	if err := w.client.Delete(context.Background(), w.config()); err != nil {
 		t.Fatal(err)
 	}
+	w.round() // it has no nodes, and lets go
 	w.create(builders.MachineOSConfig("worker", builders.Containerfile(withRun)))
 	w.settle()
 	w.wantConditions("True Valid", "True BuildPending", "False Building", "False BuildPending")

@@ -34,6 +34,10 @@ type imageInputs struct {
 	Ignition string `json:"ignition,omitempty"`
 	// Containerfile is the SHA-256 of the text for Architecture; empty: none.
 	Containerfile string `json:"containerfile,omitempty"`
+	// YumRepos and GPGKeys are the SHA-256 of the package repositories and of
+	// their keys, 64 hex; empty: there are none, or nothing runs.
+	YumRepos string `json:"yumRepos,omitempty"`
+	GPGKeys  string `json:"gpgKeys,omitempty"`
 	// Architecture is Go's name for it.
 	Architecture string `json:"architecture"`
 	// Rebuild is the number of rebuilds asked for. It counts only where a
@@ -125,14 +129,27 @@ func changesBetween(config string, previous *buildInputs, current buildInputs) [
 // inputNames are the names of what values returns, in the same order.
 var inputNames = []string{
 	"baseImage", "extensionsImage", "extensions", "kernelType", "kernelArguments", "ignition", "containerfile",
-	"architecture", "renderedMachineConfig", "pushRepository", "rebuild", "attempt",
+	"yumRepos", "gpgKeys", "architecture", inputRendered, "pushRepository", "rebuild", inputAttempt,
+}
+
+const (
+	// inputRendered is the name of the rendered MachineConfig.
+	inputRendered = "renderedMachineConfig"
+	// inputAttempt is what differs when the same is tried again.
+	inputAttempt = "attempt"
+)
+
+// automaticInputs change without anybody editing the MachineOSConfig.
+var automaticInputs = []string{
+	"baseImage", "extensionsImage", "extensions", "kernelType", "kernelArguments", "ignition",
+	"yumRepos", "gpgKeys", inputRendered, inputAttempt,
 }
 
 func (b buildInputs) values() []string {
 	return []string{
 		b.Image.BaseImage, b.Image.ExtensionsImage, strings.Join(b.Image.Extensions, " "), b.Image.KernelType,
 		strings.Join(b.Image.KernelArguments, " "), b.Image.Ignition, b.Image.Containerfile,
-		b.Image.Architecture, b.RenderedMachineConfig, b.PushRepository, strconv.Itoa(b.Rebuild), strconv.Itoa(b.Attempt),
+		b.Image.YumRepos, b.Image.GPGKeys, b.Image.Architecture, b.RenderedMachineConfig, b.PushRepository, strconv.Itoa(b.Rebuild), strconv.Itoa(b.Attempt),
 	}
 }
 

@@ -176,6 +176,9 @@ func buildImage(options Options) corev1.Container {
 			{Name: "request", MountPath: path.Join(inputsDirectory, request.FileRequest), SubPath: request.FileRequest, ReadOnly: true},
 			{Name: "trust", MountPath: path.Join(inputsDirectory, path.Dir(request.FileTrustBundle)), ReadOnly: true},
 			{Name: "storage", MountPath: storageDirectory},
+			{Name: "yum-repos", MountPath: path.Join(inputsDirectory, request.DirYumRepos), ReadOnly: true},
+			{Name: "gpg-keys", MountPath: path.Join(inputsDirectory, request.DirGPGKeys), ReadOnly: true},
+			{Name: "entitlement", MountPath: path.Join(inputsDirectory, request.DirEntitlement), ReadOnly: true},
 		},
 	}
 }
@@ -213,7 +216,16 @@ func builderVolumes(build *mcfgv1.MachineOSBuild) []corev1.Volume {
 		{Name: "request", VolumeSource: corev1.VolumeSource{ConfigMap: asked}},
 		{Name: "trust", VolumeSource: corev1.VolumeSource{ConfigMap: trust}},
 		{Name: "storage", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "yum-repos", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: yumReposName(build.Name)}, Optional: ptr.To(true),
+		}}},
+		{Name: "gpg-keys", VolumeSource: optionalSecret(gpgKeysName(build.Name), 0o444)},
+		{Name: "entitlement", VolumeSource: optionalSecret(entitlementName(build.Name), 0o400)},
 	}
+}
+
+func optionalSecret(name string, mode int32) corev1.VolumeSource {
+	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: &mode, Optional: ptr.To(true)}}
 }
 
 func projectSecret(name, file string) corev1.VolumeProjection {

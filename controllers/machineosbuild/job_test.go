@@ -97,6 +97,9 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 	for _, volume := range pod.Volumes {
 		secret[volume.Name] = volume.Secret != nil || volume.Projected != nil
 	}
+	// These are for the user's RUN to read.
+	delete(secret, "gpg-keys")
+	delete(secret, "entitlement")
 	for _, mount := range pod.Containers[0].VolumeMounts {
 		if secret[mount.Name] {
 			t.Errorf("the builder's container mounts %s, which it cannot delete from", mount.Name)
@@ -109,7 +112,10 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 		slices.Sort(paths)
 		return paths
 	}
-	want := []string{"/run/imagemode/build", "/run/imagemode/build/request.json.gz", "/run/imagemode/build/trust", "/var/lib/imagemode/storage"}
+	want := []string{
+		"/run/imagemode/build", "/run/imagemode/build/entitlement", "/run/imagemode/build/request.json.gz", "/run/imagemode/build/rpm-gpg",
+		"/run/imagemode/build/trust", "/run/imagemode/build/yum.repos.d", "/var/lib/imagemode/storage",
+	}
 	if diff := cmp.Diff(want, mounts(pod.Containers[0])); diff != "" {
 		t.Errorf("mounts of the builder (-want +got):\n%s", diff)
 	}
@@ -123,6 +129,7 @@ func TestSuppliesAreWhatThePodMounts(t *testing.T) {
 		s.owner.trustBundle = "PEM"
 		builders.BasePullSecret("base")(s.owner.config)
 		s.owner.secrets["base"] = builders.DockerConfig("ns", "base", "base.example.com")
+		s.owner.repositories = repositories{yumRepos: &corev1.ConfigMap{}, gpgKeys: &corev1.Secret{}, entitlement: &corev1.Secret{}}
 	})
 	packed, err := newRequest(s.build, s.blueprint())
 	if err != nil {
@@ -146,6 +153,9 @@ func TestSuppliesAreWhatThePodMounts(t *testing.T) {
 	for _, volume := range s.job.Spec.Template.Spec.Volumes {
 		if volume.ConfigMap != nil {
 			wanted = append(wanted, volume.ConfigMap.Name)
+		}
+		if volume.Secret != nil {
+			wanted = append(wanted, volume.Secret.SecretName)
 		}
 		if volume.Projected != nil {
 			for _, source := range volume.Projected.Sources {

@@ -22,16 +22,30 @@ import (
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/registry"
 	"github.com/imagemode/imagemode/test/builders"
 	"github.com/imagemode/imagemode/test/envtest"
 )
 
-// everythingReadable is an ImageReader for which every image is there.
-type everythingReadable struct{}
+// everythingThere is a registry that has every image by digest, and none by tag.
+type everythingThere struct{}
 
-func (everythingReadable) Read(_ context.Context, image string, _ []byte, _ string) (ImageFacts, error) {
-	return ImageFacts{Digest: digestOf(image)}, nil
+func (everythingThere) Read(_ context.Context, _ ImageAccess, image string) (ImageFacts, error) {
+	if digest := digestOf(image); digest != "" {
+		return ImageFacts{Digest: digest}, nil
+	}
+	return ImageFacts{}, &registry.Error{Class: request.Image, Image: image, Err: errors.New("manifest unknown")}
 }
+
+func (everythingThere) Exists(context.Context, ImageAccess, string) (registry.Existence, error) {
+	return registry.Present, nil
+}
+func (everythingThere) Tag(context.Context, ImageAccess, string, string) error { return nil }
+func (everythingThere) Tags(context.Context, ImageAccess, string) ([]string, error) {
+	return nil, nil
+}
+func (everythingThere) Untag(context.Context, ImageAccess, string) error  { return nil }
+func (everythingThere) Delete(context.Context, ImageAccess, string) error { return nil }
 
 // server is an API server with both controllers at work on it.
 type server struct {
@@ -49,7 +63,7 @@ func startServer(t *testing.T) *server {
 	}
 	options := Options{
 		Namespace: keys.Namespace, BuilderImage: "registry.example.com/builder:1", NodePullSecret: "nodes",
-		Architecture: "amd64", Images: everythingReadable{},
+		Architecture: "amd64", Images: everythingThere{}, Prune: PruneImages, ClusterID: "c1",
 	}
 	if err := Add(mgr, options); err != nil {
 		t.Fatal(err)

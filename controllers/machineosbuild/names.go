@@ -48,10 +48,18 @@ func requestName(build string) string       { return fit("request-"+build, keys.
 func trustBundleName(build string) string   { return fit("additionaltrustbundle-"+build, keys.MaxName) }
 func pullSecretName(build string) string    { return fit("base-"+build, keys.MaxName) }
 func pushSecretName(build string) string    { return fit("final-"+build, keys.MaxName) }
+func yumReposName(build string) string      { return fit(keys.ConfigMapYumRepos+"-"+build, keys.MaxName) }
+func gpgKeysName(build string) string       { return fit(keys.SecretGPGKeys+"-"+build, keys.MaxName) }
+func entitlementName(build string) string   { return fit(keys.SecretEntitlement+"-"+build, keys.MaxName) }
 func labelValue(name string) string         { return fit(name, keys.MaxLabelValue) }
 func imageTag(build string) string          { return fit(build, maxImageTag) }
 func pushSpec(repo, build string) string    { return repo + ":" + imageTag(build) }
 func digestSpec(repo, digest string) string { return repo + "@" + digest }
+
+// credentialNames are the Secrets of a build that must not outlive it.
+func credentialNames(build string) []string {
+	return []string{pullSecretName(build), pushSecretName(build), entitlementName(build)}
+}
 
 // repositoryOf returns an image reference without its tag:
 // host[:port]/repository.

@@ -3,6 +3,8 @@ package machineosbuild
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -44,6 +46,8 @@ type plan struct {
 	blueprint *blueprint
 	// build is the build of the blueprint's name; nil when it is to be created.
 	build *mcfgv1.MachineOSBuild
+	// wakeAt is when the plan changes by itself; zero: never.
+	wakeAt time.Time
 	// why lists what changed since the build before; for a new build only.
 	why []change
 }
@@ -60,6 +64,11 @@ type blueprint struct {
 	mistake error
 	// usesExtensions is true when the builder needs the extensions image.
 	usesExtensions bool
+	// runsPrograms is true when the build runs anything: only then do package
+	// repositories and their keys matter, and may a rebuild come out different.
+	runsPrograms bool
+	// seed is an image built elsewhere that is this build's; empty: none.
+	seed string
 }
 
 // rule is one precondition of a build. Its check returns nil when it holds.
@@ -77,6 +86,7 @@ var preconditions = []rule{
 	{"there is a Containerfile for the architecture, or none at all", checkContainerfile},
 	{"the extensions image, if it is needed, is named by digest", checkExtensionsImage},
 	{"the result can be named by digest", checkPushSpec},
+	{"an image built before is named by digest", checkPreBuiltImage},
 }
 
 // secretRules hold before a build starts. A build that exists needs them no more.
@@ -86,13 +96,25 @@ var secretRules = []rule{
 }
 
 // decide says what to do about a MachineOSConfig. It is a pure function: no
-// client, no clock, and no condition that this controller has set.
+// client, no clock but the scope's, and no condition that this controller has
+// set, other than the end of a build, which the API keeps.
 func decide(s *scope) plan {
 	accepted := readCounters(s.config, s.builds).acceptRebuild(s.config.Annotations)
 	if found := firstProblem(s, preconditions); found != nil {
 		return plan{decision: found.decision, problem: found, counters: accepted}
 	}
-	print := draw(s, accepted)
+	answer := planFor(s, draw(s, accepted))
+	if answer.build == nil {
+		return answer
+	}
+	if again := tryAgain(s, answer); again != nil {
+		return again.apply(s, answer)
+	}
+	return answer
+}
+
+// planFor is the plan for a build, whether it exists or not.
+func planFor(s *scope, print *blueprint) plan {
 	answer := plan{
 		decision:  Build,
 		problem:   firstProblem(s, secretRules),
@@ -101,13 +123,13 @@ func decide(s *scope) plan {
 		build:     s.buildNamed(print.name),
 	}
 	switch {
-	case answer.build != nil && hasSucceeded(answer.build):
+	case answer.build != nil && hasImage(answer.build):
 		// The same inputs gave an image before: an edit that was taken back.
 		answer.decision = Reuse
 	case answer.build != nil:
 		// It runs, or it ended badly and stands until something changes.
 		answer.decision = Build
-	case print.mistake != nil:
+	case print.mistake != nil || print.seed != "":
 		// It will end without a pod, so it needs no secrets.
 		answer.why = whyBuild(s, print)
 	case answer.problem != nil:
@@ -130,30 +152,37 @@ func firstProblem(s *scope, rules []rule) *problem {
 
 // draw says what a build of the scope is, once the preconditions hold.
 func draw(s *scope, accepted counters) *blueprint {
-	print := &blueprint{counters: accepted, rendered: s.rendered}
-	print.containerfile, _ = containerfileFor(s.config.Spec.Containerfile, s.architecture)
+	print := &blueprint{counters: accepted, rendered: s.rendered, seed: s.seed()}
+	print.containerfile, _ = s.containerfile()
 	text, mistake := containerfiles.Check(print.containerfile)
 	print.mistake = mistake
 	print.usesExtensions = wantsExtensionsImage(&s.rendered.Spec, text)
+	// A text that does not parse may have meant to run something.
+	print.runsPrograms = installsPackages(&s.rendered.Spec) || text == nil || text.HasRun
 	print.ignition, _ = canonicalIgnition(s.rendered.Spec.Config.Raw)
 	print.inputs = buildInputs{
-		Image:                 drawImage(s, print, text),
+		Image:                 drawImage(s, print),
 		RenderedMachineConfig: s.rendered.Name,
 		PushRepository:        repositoryOf(s.config.Spec.RenderedImagePushSpec),
 		Rebuild:               accepted.Rebuild,
 	}
 	print.counters = accepted.countAttempt(print.inputs.identity(), func(attempt int) bool {
-		tried := print.inputs
-		tried.Attempt = attempt
-		build := s.buildNamed(buildName(s.config.Name, tried.hash()))
+		build := s.buildNamed(print.nameOf(s, attempt))
 		return build != nil && isSpent(build)
 	})
 	print.inputs.Attempt = print.counters.Attempt
-	print.name = buildName(s.config.Name, print.inputs.hash())
+	print.name = print.nameOf(s, print.counters.Attempt)
 	return print
 }
 
-func drawImage(s *scope, print *blueprint, text *containerfiles.Plan) imageInputs {
+// nameOf is the name of one attempt at a build.
+func (b *blueprint) nameOf(s *scope, attempt int) string {
+	tried := b.inputs
+	tried.Attempt = attempt
+	return buildName(s.config.Name, tried.hash())
+}
+
+func drawImage(s *scope, print *blueprint) imageInputs {
 	inputs := imageInputs{
 		BaseImage:       digestOf(s.rendered.Spec.OSImageURL),
 		Extensions:      canonicalExtensions(s.rendered.Spec.Extensions),
@@ -166,23 +195,33 @@ func drawImage(s *scope, print *blueprint, text *containerfiles.Plan) imageInput
 	if print.usesExtensions {
 		inputs.ExtensionsImage = digestOf(s.rendered.Spec.BaseOSExtensionsContainerImage)
 	}
-	// A text that does not parse may have meant to run something.
-	if installsPackages(&s.rendered.Spec) || text == nil || text.HasRun {
+	if print.runsPrograms {
 		inputs.Rebuild = print.counters.Rebuild
+		inputs.YumRepos, inputs.GPGKeys = s.repositories.reposHash(), s.repositories.keysHash()
 	}
 	return inputs
 }
 
-// whyBuild compares a new build with the one made last.
+// whyBuild compares a new build with the one made last. Of a further attempt it
+// says how the one before ended.
 func whyBuild(s *scope, print *blueprint) []change {
-	for i := len(s.builds) - 1; i >= 0; i-- {
+	var why []change
+	for i := len(s.builds) - 1; i >= 0 && why == nil; i-- {
 		var previous buildInputs
 		raw := s.builds[i].Annotations[keys.AnnotationBuildInputs]
 		if json.Unmarshal([]byte(raw), &previous) == nil {
-			return changesBetween(s.config.Name, &previous, print.inputs)
+			why = changesBetween(s.config.Name, &previous, print.inputs)
 		}
 	}
-	return changesBetween(s.config.Name, nil, print.inputs)
+	if why == nil {
+		why = changesBetween(s.config.Name, nil, print.inputs)
+	}
+	for i := range why {
+		if before := s.buildNamed(print.nameOf(s, print.inputs.Attempt-1)); why[i].Input == inputAttempt && before != nil {
+			why[i].Old = truncate(fmt.Sprintf("%d: %s", print.inputs.Attempt-1, howItEnded(before)), maxChangeValue)
+		}
+	}
+	return why
 }
 
 func checkPool(s *scope) *problem {
@@ -227,7 +266,7 @@ func checkIgnition(s *scope) *problem {
 }
 
 func checkContainerfile(s *scope) *problem {
-	if _, found := containerfileFor(s.config.Spec.Containerfile, s.architecture); !found {
+	if _, found := s.containerfile(); !found {
 		return s.invalid("ContainerfileArchitecture", "spec.containerFile: no entry is for %s; add one with containerfileArch %s or NoArch",
 			s.architecture, architectures[s.architecture])
 	}
@@ -235,7 +274,7 @@ func checkContainerfile(s *scope) *problem {
 }
 
 func checkExtensionsImage(s *scope) *problem {
-	text, _ := containerfileFor(s.config.Spec.Containerfile, s.architecture)
+	text, _ := s.containerfile()
 	parsed, _ := containerfiles.Check(text)
 	image := s.rendered.Spec.BaseOSExtensionsContainerImage
 	if digestOf(image) != "" || !wantsExtensionsImage(&s.rendered.Spec, parsed) {
@@ -260,6 +299,20 @@ func checkPushSpec(s *scope) *problem {
 			repository, maxPushSpec-len(":")-maxImageTag)
 	}
 	return nil
+}
+
+// checkPreBuiltImage refuses an image that the API could not take.
+func checkPreBuiltImage(s *scope) *problem {
+	image := s.seed()
+	if image == "" {
+		return nil
+	}
+	repository, _, _ := strings.Cut(image, "@")
+	if digestOf(image) != "" && digestRepository.MatchString(repository) {
+		return nil
+	}
+	return s.invalid("PreBuiltImageInvalid", "annotation %s: %q is not an image by digest; write host[:port]/repository@sha256:<64 hex>, or remove it",
+		keys.AnnotationPreBuiltImage, image)
 }
 
 // checkSecret waits for a Secret, and refuses one of a wrong type or content.

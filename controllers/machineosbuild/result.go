@@ -127,25 +127,3 @@ func isDisrupted(pod *corev1.Pod) bool {
 		return condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue
 	})
 }
-
-// waitingFor says, in words that do not change from one retry to the next, what
-// keeps a pod from running; "": nothing, or nothing known.
-func waitingFor(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
-			return fmt.Sprintf("builder pod %s cannot be scheduled: %s", pod.Name, condition.Message)
-		}
-	}
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if container.State.Waiting == nil {
-			continue
-		}
-		switch container.State.Waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-			return fmt.Sprintf("builder pod %s waits: image %s cannot be pulled by its node", pod.Name, container.Image)
-		case "CreateContainerConfigError", "CreateContainerError":
-			return fmt.Sprintf("builder pod %s waits: its node cannot create container %s", pod.Name, container.Name)
-		}
-	}
-	return ""
-}

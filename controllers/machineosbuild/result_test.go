@@ -126,31 +126,6 @@ func TestLastLinesAreBoundedAndValid(t *testing.T) {
 	}
 }
 
-func TestWaitingForIsSteady(t *testing.T) {
-	waits := func(reason string) corev1.Pod {
-		return aPod(pending, func(pod *corev1.Pod) {
-			pod.Status.ContainerStatuses[0].Image = "registry.example.com/builder:1"
-			pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: "after 42 seconds"}
-		})
-	}
-	pull, backOff := waits("ErrImagePull"), waits("ImagePullBackOff")
-	if waitingFor(&pull) == "" || waitingFor(&pull) != waitingFor(&backOff) {
-		t.Errorf("%q, then %q", waitingFor(&pull), waitingFor(&backOff))
-	}
-	starting := waits("PodInitializing")
-	if got := waitingFor(&starting); got != "" {
-		t.Errorf("a pod that starts waits for %q", got)
-	}
-	unschedulable := aPod(pending, func(pod *corev1.Pod) {
-		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available",
-		}}
-	})
-	if got := waitingFor(&unschedulable); !strings.Contains(got, "cannot be scheduled: 0/3 nodes") {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestBuildStatusHasAllConditions(t *testing.T) {
 	status := mcfgv1.MachineOSBuildStatus{}
 	for _, s := range []state{

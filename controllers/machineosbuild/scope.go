@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 )
 
 // scope is everything that decisions about one MachineOSConfig depend on, as
@@ -32,7 +34,12 @@ type scope struct {
 	// secrets are those that secretRefs names, by name.
 	secrets map[string]*corev1.Secret
 	// trustBundle is a PEM bundle; empty: there is none.
-	trustBundle string
+	trustBundle  string
+	repositories repositories
+	// rollout is the pool's ImageRollout.
+	rollout *imagemodev1alpha1.ImageRollout
+	// now is when the scope was read.
+	now time.Time
 	// namespace, architecture, nodePullSecret and globalPullSecret are Options'.
 	namespace        string
 	architecture     string
@@ -88,6 +95,25 @@ func (s *scope) secretNames() []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
+// containerfile is the text for the architecture. A MachineOSConfig that is being
+// deleted has none any more: its nodes are to go back to what their pool's
+// MachineConfigs say. found is false when there are texts, but none that fits.
+func (s *scope) containerfile() (text string, found bool) {
+	if s.config.DeletionTimestamp != nil {
+		return "", true
+	}
+	return containerfileFor(s.config.Spec.Containerfile, s.architecture)
+}
+
+// seed is an image built elsewhere that stands for the first build; later ones
+// are built here.
+func (s *scope) seed() string {
+	if len(s.builds) > 0 {
+		return ""
+	}
+	return s.config.Annotations[keys.AnnotationPreBuiltImage]
+}
+
 // buildNamed returns the build of a name, or nil.
 func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
 	for i := range s.builds {
@@ -102,6 +128,7 @@ func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
 type gatherer struct {
 	reader  client.Reader
 	options Options
+	now     func() time.Time
 }
 
 // gather reads what there is for a MachineOSConfig. What does not exist is no
@@ -114,6 +141,7 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 		architecture:     g.options.Architecture,
 		nodePullSecret:   g.options.NodePullSecret,
 		globalPullSecret: g.options.GlobalPullSecret,
+		now:              g.now(),
 	}
 	var err error
 	if s.pool, err = find[mcfgv1.MachineConfigPool](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
@@ -125,6 +153,9 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 		}
 	}
 	if s.builds, err = g.buildsOf(ctx, config); err != nil {
+		return nil, err
+	}
+	if s.rollout, err = find[imagemodev1alpha1.ImageRollout](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
 		return nil, err
 	}
 	return s, g.gatherNamespace(ctx, s)
@@ -148,7 +179,7 @@ func (g *gatherer) gatherNamespace(ctx context.Context, s *scope) error {
 	if bundle != nil {
 		s.trustBundle = bundle.Data[keys.KeyTrustBundle]
 	}
-	return nil
+	return g.gatherRepositories(ctx, s)
 }
 
 // buildsOf lists the builds of a MachineOSConfig by its UID: a deleted one of
@@ -184,6 +215,21 @@ type buildScope struct {
 	// looked up only when the Job completed and no pod is left that says so;
 	// pushedProblem says why there is none.
 	pushedDigest, pushedProblem string
+	// existing says whether the image is in the registry already; nil: not asked.
+	existing *existingImage
+	// turn says whether the build may start now; nil: not asked.
+	turn *turn
+	// twin is an older build of the same image that runs, or nil.
+	twin *mcfgv1.MachineOSBuild
+	// limits are Options'.
+	limits limits
+	// now is when the scope was read.
+	now time.Time
+}
+
+// limits are how long and how often a builder pod is put up with.
+type limits struct {
+	pending time.Duration
 }
 
 // objectPointer is a pointer to T that is an object of the API.

@@ -35,6 +35,8 @@ type state struct {
 	reason, message string
 	// digest of the image, sha256:<64 hex>; for Succeeded only.
 	digest string
+	// image by digest, for Succeeded, where it is not in the push repository.
+	image string
 }
 
 func (s state) isTerminal() bool { return isTerminalPhase(s.phase) }
@@ -66,15 +68,20 @@ func hasSucceeded(build *mcfgv1.MachineOSBuild) bool {
 	return phaseOf(build) == mcfgv1.MachineOSBuildSucceeded && build.Status.DigestedImagePushSpec != ""
 }
 
+// hasImage reports whether a build gave an image that is not known to be gone.
+func hasImage(build *mcfgv1.MachineOSBuild) bool {
+	return hasSucceeded(build) && build.Annotations[keys.AnnotationImageGone] == ""
+}
+
 // isSuperseded reports whether another build was chosen instead of this one.
 func isSuperseded(build *mcfgv1.MachineOSBuild) bool {
 	return build.Annotations[keys.AnnotationSupersededBy] != ""
 }
 
 // isSpent reports whether a build came, or is about to come, to an end without
-// an image, so that trying again needs another object.
+// an image, or lost it, so that trying again needs another object.
 func isSpent(build *mcfgv1.MachineOSBuild) bool {
-	return !hasSucceeded(build) && (isTerminal(build) || isSuperseded(build))
+	return !hasImage(build) && (isTerminal(build) || isSuperseded(build))
 }
 
 // buildStatus is the status of a build after s, at a time. It always has all
@@ -99,7 +106,10 @@ func buildStatus(old mcfgv1.MachineOSBuildStatus, repository string, s state, no
 	if s.isTerminal() && status.BuildEnd == nil {
 		status.BuildEnd = endAfter(status.BuildStart, now)
 	}
-	if s.digest != "" {
+	switch {
+	case s.image != "":
+		status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(s.image)
+	case s.digest != "":
 		status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(digestSpec(repository, s.digest))
 	}
 	return status

@@ -40,7 +40,11 @@ func configStatus(s *scope, chosen plan, check pullCheck, now time.Time) mcfgv1.
 			Group: mcfgv1.GroupName, Resource: "machineosbuilds", Name: build.Name,
 		}
 	}
-	conditions := []metav1.Condition{validCondition(chosen), buildingCondition(chosen), ready, degradedCondition(s, chosen)}
+	conditions := []metav1.Condition{validCondition(s, chosen), buildingCondition(chosen), ready, degradedCondition(s, chosen)}
+	if build := chosen.build; build != nil && build.Labels[keys.LabelPreBuiltImage] != "" && hasSucceeded(build) {
+		conditions = append(conditions, condition(keys.ConditionSeeded, metav1.ConditionTrue, reasonSeeded,
+			fmt.Sprintf("The first image was built before: %s", build.Status.DigestedImagePushSpec)))
+	}
 	for _, condition := range conditions {
 		condition.ObservedGeneration = s.config.Generation
 		condition.LastTransitionTime = metav1.NewTime(now)
@@ -51,11 +55,15 @@ func configStatus(s *scope, chosen plan, check pullCheck, now time.Time) mcfgv1.
 
 // validCondition names what keeps the next build from being planned. What this
 // program itself has yet to deliver is no fault of the user's.
-func validCondition(chosen plan) metav1.Condition {
+func validCondition(s *scope, chosen plan) metav1.Condition {
 	found := chosen.problem
 	switch {
 	case found == nil:
-		return condition(keys.ConditionValid, metav1.ConditionTrue, reasonValid, "Everything that a build needs is there")
+		message := "Everything that a build needs is there"
+		if names := s.ignoredHelpers(); names != "" {
+			message += "; credential helpers named in these secrets are not used: " + names
+		}
+		return condition(keys.ConditionValid, metav1.ConditionTrue, reasonValid, message)
 	case found.reason == reasonWaitingForRender:
 		return condition(keys.ConditionValid, metav1.ConditionUnknown, found.reason, found.message)
 	default:
@@ -99,12 +107,20 @@ func readyCondition(s *scope, chosen plan, check pullCheck) metav1.Condition {
 	case mcfgv1.MachineOSBuildSucceeded:
 		return readableCondition(s, chosen, check)
 	case mcfgv1.MachineOSBuildFailed:
-		return not(reasonBuildFailed, fmt.Sprintf("MachineOSBuild %s failed; see ImageBuildDegraded", name))
+		return not(reasonBuildFailed, fmt.Sprintf("MachineOSBuild %s failed; see ImageBuildDegraded", name)+whenAgain(chosen))
 	case mcfgv1.MachineOSBuildInterrupted:
 		return not(reasonBuildInterrupted, fmt.Sprintf("MachineOSBuild %s was interrupted; see ImageBuildDegraded", name))
 	default:
 		return not(reasonBuilding, fmt.Sprintf("MachineOSBuild %s has not ended yet", name))
 	}
+}
+
+// whenAgain says when a failed build is tried again by itself.
+func whenAgain(chosen plan) string {
+	if chosen.wakeAt.IsZero() {
+		return "; it is built again when its inputs change, or with the annotation " + keys.AnnotationRebuild
+	}
+	return "; it is tried again at " + chosen.wakeAt.UTC().Format(time.RFC3339)
 }
 
 // readableCondition is about an image that is built.

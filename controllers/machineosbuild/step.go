@@ -3,6 +3,7 @@ package machineosbuild
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,17 @@ import (
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/containerfiles"
 )
+
+// reasonReused and reasonSeeded are why a build succeeded that has no pod.
+const (
+	reasonReused = "Reused"
+	reasonSeeded = "PreBuiltImageSeeded"
+)
+
+// maxDisruptions is how many pods of a build may be evicted or preempted. Each
+// eviction is somebody's maintenance; five in one build are a cluster without
+// room for it.
+const maxDisruptions = 5
 
 // action is what to do next about a MachineOSBuild.
 type action string
@@ -32,6 +44,12 @@ const (
 	resume action = "resume"
 	// report how far it is.
 	report action = "report"
+	// ask the registry whether the image exists already, and decide again.
+	ask action = "ask"
+	// reuse the image that exists: give it the build's tag and finish.
+	reuse action = "reuse"
+	// queue for a turn, and decide again.
+	queueUp action = "queue"
 )
 
 // step is the answer to a buildScope.
@@ -42,6 +60,8 @@ type step struct {
 	state *state
 	// blueprint is what to build; for start and resume.
 	blueprint *blueprint
+	// wakeAt is when another step is due, whatever happens; zero: never.
+	wakeAt time.Time
 }
 
 // stepRule is one rule of a build's life. next returns nil when it does not
@@ -54,17 +74,23 @@ type stepRule struct {
 // life is a build's life: the first rule that applies counts.
 var life = []stepRule{
 	{"what ended stays as it is, without credentials in the cluster", whenEnded},
+	{"an image that was built elsewhere is taken as it is", whenSeeded},
 	{"without its MachineOSConfig a build is left to the garbage collector", whenOrphaned},
 	{"a Job that completed gives the image, even if another build was chosen meanwhile", whenCompleted},
 	{"another build was chosen: this one is interrupted", whenSuperseded},
 	{"a Job that failed gives the reason", whenJobFailed},
 	{"a Job that vanished interrupts the build", whenJobVanished},
+	{"a build whose pods are moved away again and again fails", whenDisruptedTooOften},
+	{"a pod that cannot start for too long fails the build", whenPendingTooLong},
 	{"a Job at work is reported on", whenJobRuns},
 	{"a Job of an earlier build of the same name has to go first", whenJobNameTaken},
 	{"a build whose inputs changed under it waits to be replaced", whenOutdated},
 	{"a Containerfile that does not parse fails without a pod", whenContainerfileWrong},
 	{"a missing secret is waited for", whenSecretsMissing},
 	{"a Job that was created gets its inputs and is let go", whenJobSuspended},
+	{"an image that exists already is reused", whenImageExists},
+	{"an image that another build makes is waited for", whenTwinRuns},
+	{"over the limit of builds, a build waits for its turn", whenNotItsTurn},
 	{"a new build gets a Job", func(s *buildScope) *step { return &step{action: start, blueprint: s.blueprint()} }},
 }
 
@@ -83,6 +109,17 @@ func whenEnded(s *buildScope) *step {
 		return nil
 	}
 	return &step{action: clean}
+}
+
+func whenSeeded(s *buildScope) *step {
+	image := s.build.Annotations[keys.AnnotationPreBuiltImage]
+	if image == "" {
+		return nil
+	}
+	return finishWith(state{
+		phase: mcfgv1.MachineOSBuildSucceeded, reason: reasonSeeded, image: image,
+		message: fmt.Sprintf("Image %s was built before (annotation %s of the MachineOSConfig)", image, keys.AnnotationPreBuiltImage),
+	})
 }
 
 func whenOrphaned(s *buildScope) *step {
@@ -114,7 +151,7 @@ func whenSuperseded(s *buildScope) *step {
 		return nil
 	}
 	return &step{action: stop, state: &state{
-		phase: mcfgv1.MachineOSBuildInterrupted, reason: "Superseded",
+		phase: mcfgv1.MachineOSBuildInterrupted, reason: reasonSuperseded,
 		message: fmt.Sprintf("MachineOSBuild %s was chosen instead", s.build.Annotations[keys.AnnotationSupersededBy]),
 	}}
 }
@@ -146,10 +183,34 @@ func whenJobVanished(s *buildScope) *step {
 		return nil
 	}
 	return &step{action: finish, state: &state{
-		phase: mcfgv1.MachineOSBuildInterrupted, reason: "JobDeleted",
-		message: fmt.Sprintf("Job %s was deleted before it ended; set the annotation %s on the MachineOSConfig to build again",
-			jobName(s.build.Name), keys.AnnotationRebuild),
+		phase: mcfgv1.MachineOSBuildInterrupted, reason: reasonJobDeleted,
+		message: fmt.Sprintf("Job %s was deleted before it ended; the build is made again up to %d times, after that the annotation %s on the MachineOSConfig asks for it",
+			jobName(s.build.Name), maxVanished, keys.AnnotationRebuild),
 	}}
+}
+
+// whenDisruptedTooOften ends what a Job would go on with for ever: an eviction
+// uses up no attempt.
+func whenDisruptedTooOften(s *buildScope) *step {
+	if s.job == nil || len(disruptedPods(s.job)) < maxDisruptions {
+		return nil
+	}
+	return stopWith(failedState(request.Failure{
+		Class: request.Resources,
+		Message: fmt.Sprintf("%d pods of the build were evicted or preempted; give it nodes with room (--builder-node-selector) or build at a quieter time",
+			maxDisruptions),
+	}))
+}
+
+func whenPendingTooLong(s *buildScope) *step {
+	waiting := waitOf(s)
+	if waiting == nil || s.now.Before(waiting.since.Add(s.limits.pending)) {
+		return nil
+	}
+	return stopWith(failedState(request.Failure{
+		Class:   waiting.class,
+		Message: fmt.Sprintf("%s, for more than %s (--builder-pending-deadline)", waiting.message, s.limits.pending),
+	}))
 }
 
 func whenJobRuns(s *buildScope) *step {
@@ -157,7 +218,11 @@ func whenJobRuns(s *buildScope) *step {
 		return nil
 	}
 	progress := progressOf(s)
-	return &step{action: report, state: &progress}
+	next := &step{action: report, state: &progress}
+	if waiting := waitOf(s); waiting != nil {
+		next.wakeAt = waiting.since.Add(s.limits.pending)
+	}
+	return next
 }
 
 func whenJobNameTaken(s *buildScope) *step {
@@ -207,6 +272,42 @@ func whenJobSuspended(s *buildScope) *step {
 	return &step{action: resume, blueprint: s.blueprint()}
 }
 
+// whenImageExists reuses an image of the same inputs, whoever had it built: equal
+// inputs are equal images.
+func whenImageExists(s *buildScope) *step {
+	switch {
+	case s.existing == nil:
+		return &step{action: ask}
+	case s.existing.digest == "":
+		return nil
+	default:
+		return &step{action: reuse, blueprint: s.blueprint(), state: &state{
+			phase: mcfgv1.MachineOSBuildSucceeded, reason: reasonReused, digest: s.existing.digest,
+			message: fmt.Sprintf("The image of the same inputs exists already (%s)", s.existing.tag),
+		}}
+	}
+}
+
+func whenTwinRuns(s *buildScope) *step {
+	if s.twin == nil {
+		return nil
+	}
+	return hold("MachineOSBuild %s makes the same image; waiting for it", s.twin.Name)
+}
+
+func whenNotItsTurn(s *buildScope) *step {
+	switch {
+	case s.turn == nil:
+		return &step{action: queueUp}
+	case s.turn.granted:
+		return nil
+	default:
+		return hold("Waiting for another build to end: there are %d at a time (--max-concurrent-builds)", s.turn.limit)
+	}
+}
+
+func stopWith(s state) *step { return &step{action: stop, state: &s} }
+
 func finishWith(s state) *step { return &step{action: finish, state: &s} }
 
 // hold keeps a build from starting and says why.
@@ -238,8 +339,8 @@ func progressOf(s *buildScope) state {
 	if isBuilding {
 		progress.phase = mcfgv1.MachineOSBuilding
 	}
-	if newest != nil {
-		progress.message = waitingFor(newest)
+	if waiting := waitOf(s); waiting != nil {
+		progress.message = waiting.message
 	}
 	if failed := s.failedPods(); failed > 0 && progress.message == "" {
 		progress.message = fmt.Sprintf("Image Build In Progress, attempt %d of %d", failed+1, backoffLimit+1) + s.lastFailure()

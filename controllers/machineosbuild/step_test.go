@@ -15,7 +15,10 @@ import (
 // aBuildScope is that of the build which aScope asks for, in a phase.
 func aBuildScope(in phase, changes ...func(*buildScope)) *buildScope {
 	owner := aScope(built(in))
-	s := &buildScope{owner: owner, build: &owner.builds[0]}
+	s := &buildScope{
+		owner: owner, build: &owner.builds[0], existing: &existingImage{}, turn: &turn{granted: true, limit: 5},
+		limits: limits{pending: defaultPendingDeadline}, now: someTime,
+	}
 	for _, change := range changes {
 		change(s)
 	}

@@ -79,7 +79,24 @@ func supplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, owner *scope, pack
 		trust := &corev1.ConfigMap{Data: map[string]string{keys.KeyTrustBundle: owner.trustBundle}}
 		objects = append(objects, supply(trust, trustBundleName(build.Name), build, job))
 	}
-	return objects, nil
+	return append(objects, repositorySupplies(build, job, &owner.repositories)...), nil
+}
+
+// repositorySupplies are copies of what the package manager gets: the build goes
+// on with what it was planned with.
+func repositorySupplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, found *repositories) []client.Object {
+	var objects []client.Object
+	if found.yumRepos != nil {
+		repos := &corev1.ConfigMap{Data: found.yumRepos.Data, BinaryData: found.yumRepos.BinaryData}
+		objects = append(objects, supply(repos, yumReposName(build.Name), build, job))
+	}
+	if found.gpgKeys != nil {
+		objects = append(objects, supply(&corev1.Secret{Data: found.gpgKeys.Data}, gpgKeysName(build.Name), build, job))
+	}
+	if found.entitlement != nil {
+		objects = append(objects, supply(&corev1.Secret{Data: found.entitlement.Data}, entitlementName(build.Name), build, job))
+	}
+	return objects
 }
 
 func credentialsSecret(credentials auths) (*corev1.Secret, error) {

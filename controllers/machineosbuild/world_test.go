@@ -2,14 +2,19 @@ package machineosbuild
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +27,9 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/registry"
 	"github.com/imagemode/imagemode/test/builders"
 )
 
@@ -32,20 +39,30 @@ type world struct {
 	client  client.Client
 	configs *configReconciler
 	builds  *buildReconciler
+	pruner  *pruner
 	now     time.Time
 	// writes counts what the reconcilers wrote; crashAt makes that write, counted
 	// from 1, return an error though it was done.
 	writes, crashAt int
 	isReconciling   bool
-	// reads answers look-ups in registries; nil: everything can be read.
+	// reads answers look-ups in registries, but for tags of inputs; nil: everything
+	// can be read.
 	reads func(image string) (ImageFacts, error)
+	// shelf is what registries have: facts by tag, host/repository:tag.
+	shelf map[string]ImageFacts
+	// gone are images by digest that registries do not have any more.
+	gone map[string]bool
+	// asked counts requests to registries, and refuses says which are refused.
+	asked   int
+	refuses func(request, image string) error
 }
 
 // testScheme has no more kinds than are needed: a fake client's start takes its
 // time for each.
 var testScheme = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme), mcfgv1.Install(scheme)); err != nil {
+	err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme), mcfgv1.Install(scheme), imagemodev1alpha1.AddToScheme(scheme))
+	if err != nil {
 		panic(err)
 	}
 	return scheme
@@ -57,7 +74,7 @@ var errCrash = errors.New("the connection broke")
 // push secret; without lists what of these is left out.
 func newWorld(t *testing.T, more ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t, now: someTime}
+	w := &world{t: t, now: someTime, shelf: map[string]ImageFacts{}, gone: map[string]bool{}}
 	uids := 0
 	written := func(err error) error {
 		if err == nil && w.isReconciling {
@@ -87,17 +104,7 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 				return written(c.SubResource(sub).Patch(ctx, object, patch, options...))
 			},
 		}).Build()
-	options, err := Options{Namespace: keys.Namespace, BuilderImage: "builder:1", Architecture: "amd64", NodePullSecret: "nodes", Images: w}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := reporter{events.NewFakeRecorder(1000)}
-	gatherer := gatherer{reader: w.client, options: options}
-	clock := func() time.Time { return w.now }
-	w.configs = &configReconciler{client: w.client, gatherer: gatherer, pulls: pullChecker{images: w}, events: recorder, now: clock}
-	w.builds = &buildReconciler{
-		client: w.client, live: w.client, gatherer: gatherer, images: w, events: recorder, options: options, now: clock,
-	}
+	w.start()
 	w.create(
 		builders.MachineConfigPool("worker", builders.Rendered(renderedName)), aRendered(),
 		builders.MachineOSConfig("worker", builders.Containerfile(withRun)),
@@ -108,12 +115,108 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
-// Read makes the world an ImageReader.
-func (w *world) Read(_ context.Context, image string, _ []byte, _ string) (ImageFacts, error) {
-	if w.reads != nil {
+// start makes the reconcilers, as a program does that has just started.
+func (w *world) start(changes ...func(*Options)) {
+	w.t.Helper()
+	options := Options{
+		Namespace: keys.Namespace, BuilderImage: "builder:1", Architecture: "amd64", NodePullSecret: "nodes",
+		Images: w, Prune: PruneImages, ClusterID: "c1",
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	options, err := options.withDefaults()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	recorder := reporter{events.NewFakeRecorder(10000)}
+	clock := func() time.Time { return w.now }
+	gatherer := gatherer{reader: w.client, options: options, now: clock}
+	w.configs = &configReconciler{
+		client: w.client, gatherer: gatherer, watch: &imageWatch{images: w, now: clock}, events: recorder, options: options, now: clock,
+	}
+	w.builds = &buildReconciler{
+		client: w.client, live: w.client, gatherer: gatherer, images: w, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds),
+		events: recorder, options: options, now: clock,
+	}
+	w.pruner = &pruner{client: w.client, images: w, options: options, now: clock}
+}
+
+// ask counts a request to a registry.
+func (w *world) ask(request, image string) error {
+	w.asked++
+	if w.refuses == nil {
+		return nil
+	}
+	return w.refuses(request, image)
+}
+
+// Read, with the methods after it, makes the world what Images is.
+func (w *world) Read(_ context.Context, _ ImageAccess, image string) (ImageFacts, error) {
+	if err := w.ask("read", image); err != nil {
+		return ImageFacts{}, err
+	}
+	if facts, found := w.shelf[image]; found {
+		return facts, nil
+	}
+	if w.reads != nil && !strings.Contains(image, ":inputs-") {
 		return w.reads(image)
 	}
-	return ImageFacts{Digest: digestOf(image)}, nil
+	if digest := digestOf(image); digest != "" && !w.gone[digest] {
+		return ImageFacts{Digest: digest}, nil
+	}
+	return ImageFacts{}, &registry.Error{Class: request.Image, Image: image, Err: errors.New("manifest unknown")}
+}
+
+func (w *world) Exists(_ context.Context, _ ImageAccess, image string) (registry.Existence, error) {
+	if err := w.ask("exists", image); err != nil {
+		return registry.Unknown, err
+	}
+	if w.gone[digestOf(image)] {
+		return registry.Gone, nil
+	}
+	return registry.Present, nil
+}
+
+func (w *world) Tag(_ context.Context, _ ImageAccess, image, tag string) error {
+	if err := w.ask("tag", image); err != nil {
+		return err
+	}
+	repository, _, _ := strings.Cut(image, "@")
+	facts := ImageFacts{Digest: digestOf(image)}
+	for _, other := range w.shelf {
+		if other.Digest == facts.Digest && other.InputsHash != "" {
+			facts.InputsHash = other.InputsHash
+		}
+	}
+	w.shelf[repository+":"+tag] = facts
+	return nil
+}
+
+func (w *world) Tags(_ context.Context, _ ImageAccess, repository string) (tags []string, err error) {
+	if err := w.ask("tags", repository); err != nil {
+		return nil, err
+	}
+	for _, tagged := range slices.Sorted(maps.Keys(w.shelf)) {
+		if tag, found := strings.CutPrefix(tagged, repository+":"); found {
+			tags = append(tags, tag)
+		}
+	}
+	return tags, nil
+}
+
+func (w *world) Untag(_ context.Context, _ ImageAccess, image string) error {
+	delete(w.shelf, image)
+	return w.ask("untag", image)
+}
+
+func (w *world) Delete(_ context.Context, _ ImageAccess, image string) error {
+	if err := w.ask("delete", image); err != nil {
+		return err
+	}
+	w.gone[digestOf(image)] = true
+	maps.DeleteFunc(w.shelf, func(_ string, facts ImageFacts) bool { return facts.Digest == digestOf(image) })
+	return nil
 }
 
 func (w *world) create(objects ...client.Object) {
@@ -182,6 +285,43 @@ func (w *world) current() *mcfgv1.MachineOSBuild {
 	return read[mcfgv1.MachineOSBuild](w, "", w.config().Annotations[keys.AnnotationCurrentMachineOSBuild])
 }
 
+// condition of the MachineOSConfig.
+func (w *world) condition(kind string) *metav1.Condition {
+	w.t.Helper()
+	found := apimeta.FindStatusCondition(w.config().Status.Conditions, kind)
+	if found == nil {
+		w.t.Fatalf("there is no condition %s", kind)
+	}
+	return found
+}
+
+// inputs that a build was made of.
+func (w *world) inputs(build *mcfgv1.MachineOSBuild) (inputs buildInputs) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(build.Annotations[keys.AnnotationBuildInputs]), &inputs); err != nil {
+		w.t.Fatal(err)
+	}
+	return inputs
+}
+
+// replaceSecret gives a Secret another content.
+func (w *world) replaceSecret(name string) {
+	w.t.Helper()
+	found := read[corev1.Secret](w, keys.Namespace, name)
+	found.Data = builders.DockerConfig(keys.Namespace, name, "other.example.com").Data
+	if err := w.client.Update(context.Background(), found); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func secret(name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}, Data: data}
+}
+
+func configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}, Data: data}
+}
+
 func (w *world) job(build *mcfgv1.MachineOSBuild) *batchv1.Job {
 	w.t.Helper()
 	job, err := find[batchv1.Job](context.Background(), w.client, keys.Namespace, jobName(build.Name))
@@ -240,7 +380,12 @@ func askRebuild(value string) func(*mcfgv1.MachineOSConfig) {
 // podRuns gives the current build's Job a pod at work.
 func (w *world) podRuns() *corev1.Pod {
 	w.t.Helper()
-	job := w.job(w.current())
+	return w.podRunsFor(w.current())
+}
+
+func (w *world) podRunsFor(build *mcfgv1.MachineOSBuild) *corev1.Pod {
+	w.t.Helper()
+	job := w.job(build)
 	pod := aPod(named(fmt.Sprintf("%s-%d", job.Name, job.Status.Failed)))
 	pod.Namespace = keys.Namespace
 	pod.Labels = map[string]string{batchv1.ControllerUidLabel: string(job.UID)}
@@ -254,21 +399,44 @@ func (w *world) podRuns() *corev1.Pod {
 // builderEnds ends the current build's Job with a result.
 func (w *world) builderEnds(result request.Result) {
 	w.t.Helper()
-	pod := w.podRuns()
+	w.builderEndsFor(w.current(), result)
+}
+
+func (w *world) builderEndsFor(build *mcfgv1.MachineOSBuild, result request.Result) {
+	w.t.Helper()
+	pod := w.podRunsFor(build)
 	reported(result)(pod)
 	w.updateStatus(pod)
 	kind := batchv1.JobComplete
 	if result.Failure != nil {
 		kind = batchv1.JobFailed
 	}
-	w.jobEnds(kind)
+	w.jobEndsFor(build, kind)
 }
 
 func (w *world) jobEnds(kind batchv1.JobConditionType) {
 	w.t.Helper()
-	job := w.job(w.current())
+	w.jobEndsFor(w.current(), kind)
+}
+
+func (w *world) jobEndsFor(build *mcfgv1.MachineOSBuild, kind batchv1.JobConditionType) {
+	w.t.Helper()
+	job := w.job(build)
 	job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue}}
 	w.updateStatus(job)
+}
+
+// renderAgain gives the pool another rendered config of the same content.
+func (w *world) renderAgain(name string) {
+	w.t.Helper()
+	rendered := aRendered()
+	rendered.Name = name
+	w.create(rendered)
+	pool := read[mcfgv1.MachineConfigPool](w, "", "worker")
+	pool.Spec.Configuration.Name = name
+	if err := w.client.Update(context.Background(), pool); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) updateStatus(object client.Object) {
@@ -296,7 +464,7 @@ func (w *world) collect() {
 		present := map[types.UID]bool{}
 		var owned []client.Object
 		for _, list := range []client.ObjectList{
-			&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.PodList{},
+			&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.PodList{}, &imagemodev1alpha1.ImageRolloutList{},
 		} {
 			if err := w.client.List(ctx, list); err != nil {
 				w.t.Fatal(err)
@@ -329,6 +497,8 @@ func objectsOf(list client.ObjectList) (objects []client.Object) {
 	case *corev1.ConfigMapList:
 		objects = pointers(list.Items)
 	case *corev1.PodList:
+		objects = pointers(list.Items)
+	case *imagemodev1alpha1.ImageRolloutList:
 		objects = pointers(list.Items)
 	}
 	return objects

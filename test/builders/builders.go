@@ -110,6 +110,23 @@ func BasePullSecret(name string) func(*mcfgv1.MachineOSConfig) {
 	}
 }
 
+// MachineOSBuild returns a MachineOSBuild of the pool "worker", without status.
+func MachineOSBuild(name string, options ...func(*mcfgv1.MachineOSBuild)) *mcfgv1.MachineOSBuild {
+	build := &mcfgv1.MachineOSBuild{
+		TypeMeta:   typeMeta("MachineOSBuild"),
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: mcfgv1.MachineOSBuildSpec{
+			MachineConfig:         mcfgv1.MachineConfigReference{Name: "rendered-worker"},
+			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: "worker"},
+			RenderedImagePushSpec: mcfgv1.ImageTagFormat("registry.example.com/os/worker:" + name),
+		},
+	}
+	for _, option := range options {
+		option(build)
+	}
+	return build
+}
+
 // Node returns a Node of a role that is Ready and schedulable.
 func Node(name, role string, options ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
