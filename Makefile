@@ -76,7 +76,8 @@ unit: packages ## Unit tests, of the import rules too
 SOAK_CASES ?= 2000
 
 .PHONY: soak
-soak: packages ## The models of the rollout with many new samples (SOAK_CASES, SOAK_SEED)
+soak: packages ## Models with many new samples (SOAK_CASES, SOAK_SEED), and all crashes of builds
+	$(GO) test -count=1 -v -timeout=60m -run TestCrashes ./controllers/machineosbuild -args -crashes.all
 	$(GO) test -count=1 -v -timeout=60m -run Model ./rollout/agent ./rollout/controller \
 	  -args -rapid.checks=$(SOAK_CASES) -rapid.seed=$(or $(SOAK_SEED),$$RANDOM) -rapid.nofailfile
 

@@ -278,7 +278,7 @@ func (r *buildReconciler) requestsForConfig(ctx context.Context, object client.O
 	if !ok {
 		return nil
 	}
-	builds, err := r.gatherer.buildsOf(ctx, config)
+	builds, err := r.gatherer.buildsOf(ctx, config.Name, config.UID)
 	if err != nil {
 		return nil
 	}

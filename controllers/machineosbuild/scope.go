@@ -152,10 +152,15 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 			return nil, err
 		}
 	}
-	if s.builds, err = g.buildsOf(ctx, config); err != nil {
+	if s.rollout, err = find[imagemodev1alpha1.ImageRollout](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
 		return nil, err
 	}
-	if s.rollout, err = find[imagemodev1alpha1.ImageRollout](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
+	owners := []types.UID{config.UID}
+	if config.DeletionTimestamp != nil && s.rollout != nil {
+		// Its last build may have been handed over already.
+		owners = append(owners, s.rollout.UID)
+	}
+	if s.builds, err = g.buildsOf(ctx, config.Name, owners...); err != nil {
 		return nil, err
 	}
 	return s, g.gatherNamespace(ctx, s)
@@ -182,16 +187,17 @@ func (g *gatherer) gatherNamespace(ctx context.Context, s *scope) error {
 	return g.gatherRepositories(ctx, s)
 }
 
-// buildsOf lists the builds of a MachineOSConfig by its UID: a deleted one of
-// the same name may have left some behind.
-func (g *gatherer) buildsOf(ctx context.Context, config *mcfgv1.MachineOSConfig) ([]mcfgv1.MachineOSBuild, error) {
+// buildsOf lists the builds of a MachineOSConfig by their owners' UIDs: a deleted
+// one of the same name may have left some behind.
+func (g *gatherer) buildsOf(ctx context.Context, config string, owners ...types.UID) ([]mcfgv1.MachineOSBuild, error) {
 	var list mcfgv1.MachineOSBuildList
-	selector := client.MatchingLabels{keys.LabelMachineOSConfig: labelValue(config.Name)}
+	selector := client.MatchingLabels{keys.LabelMachineOSConfig: labelValue(config)}
 	if err := g.reader.List(ctx, &list, selector); err != nil {
-		return nil, fmt.Errorf("list the MachineOSBuilds of MachineOSConfig %s: %w", config.Name, err)
+		return nil, fmt.Errorf("list the MachineOSBuilds of MachineOSConfig %s: %w", config, err)
 	}
 	builds := slices.DeleteFunc(list.Items, func(build mcfgv1.MachineOSBuild) bool {
-		return !isOwnedBy(&build, config.UID) || build.DeletionTimestamp != nil
+		owner := metav1.GetControllerOf(&build)
+		return owner == nil || !slices.Contains(owners, owner.UID) || build.DeletionTimestamp != nil
 	})
 	slices.SortFunc(builds, func(a, b mcfgv1.MachineOSBuild) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))

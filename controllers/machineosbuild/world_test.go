@@ -40,11 +40,23 @@ type world struct {
 	configs *configReconciler
 	builds  *buildReconciler
 	pruner  *pruner
+	// changes are made to the reconcilers' options at every start.
+	changes []func(*Options)
 	now     time.Time
-	// writes counts what the reconcilers wrote; crashAt makes that write, counted
-	// from 1, return an error though it was done.
-	writes, crashAt int
-	isReconciling   bool
+	// writes counts what the reconcilers wrote. fault, if it is set, gets the number
+	// of each write, from 1, before and after it is done.
+	writes int
+	// done counts the writes that worked.
+	done          int
+	fault         func(write int, isDone bool) error
+	isReconciling bool
+	// isFaulty is true when a write was refused in this round.
+	isFaulty bool
+	// made and deleted count objects by kind.
+	made, deleted map[string]int
+	// lag is how many rounds the reconcilers' cache is behind.
+	lag       int
+	snapshots []client.Reader
 	// reads answers look-ups in registries, but for tags of inputs; nil: everything
 	// can be read.
 	reads func(image string) (ImageFacts, error)
@@ -76,32 +88,37 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	t.Helper()
 	w := &world{t: t, now: someTime, shelf: map[string]ImageFacts{}, gone: map[string]bool{}}
 	uids := 0
-	written := func(err error) error {
-		if err == nil && w.isReconciling {
-			if w.writes++; w.writes == w.crashAt {
-				return errCrash
-			}
-		}
-		return err
-	}
+	w.made, w.deleted = map[string]int{}, map[string]int{}
 	w.client = fake.NewClientBuilder().WithScheme(testScheme).
 		WithStatusSubresource(&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &batchv1.Job{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-				uids++
-				object.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
-				object.SetCreationTimestamp(metav1.NewTime(w.now))
-				object.SetGeneration(1)
-				return written(c.Create(ctx, object, options...))
+				return w.write(func() error {
+					uids++
+					object.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
+					object.SetCreationTimestamp(metav1.NewTime(w.now))
+					object.SetGeneration(1)
+					err := c.Create(ctx, object, options...)
+					if err == nil {
+						w.made[fmt.Sprintf("%T", object)]++
+					}
+					return err
+				})
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-				return written(c.Patch(ctx, object, patch, options...))
+				return w.write(func() error { return c.Patch(ctx, object, patch, options...) })
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-				return written(c.Delete(ctx, object, options...))
+				return w.write(func() error {
+					err := c.Delete(ctx, object, options...)
+					if err == nil {
+						w.deleted[fmt.Sprintf("%T", object)]++
+					}
+					return err
+				})
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-				return written(c.SubResource(sub).Patch(ctx, object, patch, options...))
+				return w.write(func() error { return c.SubResource(sub).Patch(ctx, object, patch, options...) })
 			},
 		}).Build()
 	w.start()
@@ -115,14 +132,83 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
+// write does a write. Those of the reconcilers are counted, and may meet a fault.
+func (w *world) write(do func() error) error {
+	if !w.isReconciling {
+		return do()
+	}
+	w.writes++
+	number := w.writes
+	if w.fault != nil {
+		if err := w.fault(number, false); err != nil {
+			w.isFaulty = true
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	w.done++
+	if w.fault != nil {
+		return w.fault(number, true)
+	}
+	return nil
+}
+
+// cachedClient writes to the API server and reads from a cache.
+type cachedClient struct {
+	client.Client
+	world *world
+}
+
+func (c cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return c.world.cache().Get(ctx, key, object, options...)
+}
+
+func (c cachedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.world.cache().List(ctx, list, options...)
+}
+
+// cache is what the reconcilers read from: what was there lag rounds ago.
+func (w *world) cache() client.Reader {
+	if w.lag == 0 || len(w.snapshots) == 0 {
+		return w.client
+	}
+	return w.snapshots[0]
+}
+
+// snapshot keeps a copy of everything, and drops what is older than the lag.
+func (w *world) snapshot() {
+	w.t.Helper()
+	if w.lag == 0 {
+		return
+	}
+	builder := fake.NewClientBuilder().WithScheme(testScheme)
+	for _, list := range []client.ObjectList{
+		&mcfgv1.MachineOSConfigList{}, &mcfgv1.MachineOSBuildList{}, &mcfgv1.MachineConfigPoolList{}, &mcfgv1.MachineConfigList{},
+		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.PodList{}, &corev1.NodeList{},
+		&imagemodev1alpha1.ImageRolloutList{}, &imagemodev1alpha1.NodeImageList{},
+	} {
+		if err := w.client.List(context.Background(), list); err != nil {
+			w.t.Fatal(err)
+		}
+		builder.WithLists(list)
+	}
+	w.snapshots = append(w.snapshots, builder.Build())
+	if len(w.snapshots) > w.lag {
+		w.snapshots = w.snapshots[1:]
+	}
+}
+
 // start makes the reconcilers, as a program does that has just started.
 func (w *world) start(changes ...func(*Options)) {
 	w.t.Helper()
+	w.changes = append(w.changes, changes...)
 	options := Options{
 		Namespace: keys.Namespace, BuilderImage: "builder:1", Architecture: "amd64", NodePullSecret: "nodes",
 		Images: w, Prune: PruneImages, ClusterID: "c1",
 	}
-	for _, change := range changes {
+	for _, change := range w.changes {
 		change(&options)
 	}
 	options, err := options.withDefaults()
@@ -131,12 +217,13 @@ func (w *world) start(changes ...func(*Options)) {
 	}
 	recorder := reporter{events.NewFakeRecorder(10000)}
 	clock := func() time.Time { return w.now }
-	gatherer := gatherer{reader: w.client, options: options, now: clock}
+	cached := cachedClient{w.client, w}
+	gatherer := gatherer{reader: cached, options: options, now: clock}
 	w.configs = &configReconciler{
-		client: w.client, gatherer: gatherer, watch: &imageWatch{images: w, now: clock}, events: recorder, options: options, now: clock,
+		client: cached, gatherer: gatherer, watch: &imageWatch{images: w, now: clock}, events: recorder, options: options, now: clock,
 	}
 	w.builds = &buildReconciler{
-		client: w.client, live: w.client, gatherer: gatherer, images: w, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds),
+		client: cached, live: w.client, gatherer: gatherer, images: w, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds),
 		events: recorder, options: options, now: clock,
 	}
 	w.pruner = &pruner{client: w.client, images: w, options: options, now: clock}
@@ -233,20 +320,26 @@ func (w *world) create(objects ...client.Object) {
 // queue does.
 func (w *world) settle() {
 	w.t.Helper()
-	for range 40 {
-		before := w.writes
+	quiet := 0
+	for range 80 {
+		before := w.done
+		w.isFaulty = false
 		faults := w.round()
 		w.now = w.now.Add(time.Second)
-		if w.writes == before && !faults {
+		if quiet++; w.done != before || faults || w.isFaulty {
+			quiet = 0
+		}
+		if quiet > w.lag {
 			return
 		}
 	}
-	w.t.Fatal("it does not come to rest")
+	w.t.Fatalf("it does not come to rest; writes: %d", w.writes)
 }
 
 // round reconciles each object once and reports whether a fault was met.
 func (w *world) round() (faults bool) {
 	w.t.Helper()
+	w.snapshot()
 	var configs mcfgv1.MachineOSConfigList
 	var builds mcfgv1.MachineOSBuildList
 	if err := errors.Join(w.client.List(context.Background(), &configs), w.client.List(context.Background(), &builds)); err != nil {
@@ -257,6 +350,8 @@ func (w *world) round() (faults bool) {
 		_, err := reconciler.Reconcile(context.Background(), requestFor(name))
 		w.isReconciling = false
 		if errors.Is(err, errCrash) {
+			// A program that crashed has nothing in memory when it starts again.
+			w.start()
 			faults = true
 			return
 		}
