@@ -92,6 +92,14 @@ envtest: openshift-crds packages binaries ## Tests against a real API server
 e2e: openshift-crds packages ## One build and rollout on the local cluster
 	TAGS=$(TAGS) test/e2e/run
 
+##@ Measure
+
+BENCH_IDLE ?= 10m
+
+.PHONY: bench-controllers
+bench-controllers: openshift-crds packages binaries ## 200 pools on a real API server: convergence, edits, idle writes, memory (BENCH_IDLE)
+	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Controllers -benchtime=1x ./controllers/machineosbuild -args -bench.idle=$(BENCH_IDLE)
+
 ##@ Build
 
 .PHONY: build

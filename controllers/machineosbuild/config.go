@@ -64,7 +64,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err != nil {
 		return resultFor(err)
 	}
-	if err := r.publish(ctx, config, configStatus(scope, chosen, check, r.now())); err != nil {
+	if err := r.publish(ctx, scope, chosen, check); err != nil {
 		return resultFor(err)
 	}
 	if actError != nil {
@@ -235,7 +235,8 @@ func (r *configReconciler) checkImage(ctx context.Context, s *scope, chosen plan
 }
 
 // publish writes a status that differs.
-func (r *configReconciler) publish(ctx context.Context, config *mcfgv1.MachineOSConfig, status mcfgv1.MachineOSConfigStatus) error {
+func (r *configReconciler) publish(ctx context.Context, s *scope, chosen plan, check pullCheck) error {
+	config, status := s.config, configStatus(s, chosen, check, r.now())
 	if equality.Semantic.DeepEqual(config.Status, status) {
 		return nil
 	}
@@ -246,8 +247,18 @@ func (r *configReconciler) publish(ctx context.Context, config *mcfgv1.MachineOS
 	if err := r.client.Status().Patch(ctx, config, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of MachineOSConfig %s: %w", config.Name, err)
 	}
-	r.events.statusChanged(config, before.Status.Conditions)
+	r.events.statusChanged(config, before.Status.Conditions, hasFailedBefore(s, chosen))
 	return nil
+}
+
+// hasFailedBefore reports whether the build before the chosen one failed.
+func hasFailedBefore(s *scope, chosen plan) bool {
+	for i := len(s.builds) - 1; i > 0; i-- {
+		if chosen.build != nil && s.builds[i].Name == chosen.build.Name {
+			return phaseOf(&s.builds[i-1]) == mcfgv1.MachineOSBuildFailed
+		}
+	}
+	return false
 }
 
 // newBuild returns the MachineOSBuild of a plan. What it was planned from

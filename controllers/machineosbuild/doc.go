@@ -33,14 +33,31 @@
 // rest goes with the Job: ten minutes after a success, a day after a failure,
 // or when another build takes the failed one's place.
 //
+// # Trying again
+//
+// What has ended stays as the API has it; trying again is another object, with
+// the next number of attempt (retry.go). A failure that may pass (Registry,
+// Network, Resources) is tried again after ten minutes, doubling to six hours; any
+// failed build when a secret or a certificate that it was made with changes; one
+// whose Job vanished at once, three times; and one whose image is gone from its
+// registry. Everything else waits for other inputs, or for a rebuild.
+//
+// # Images
+//
+// An image of the same inputs is reused, whoever had it built (reuse.go): it is
+// found by its tag inputs-<hash> in the push repository, and a build of the same
+// image that runs is waited for. The current image is looked up every ten minutes
+// (watch.go); it is gone when the registry says so twice, a minute apart, to
+// whoever may push. This cluster keeps its images by tags used-<cluster>-<digest>
+// (hold.go), and the pruner deletes, after a day, what nothing refers to (prune.go).
+//
+// # The end
+//
+// A MachineOSConfig that is deleted first has an image built without its
+// Containerfile, and goes when its rollout has that (leave.go).
+//
 // # Not there yet
 //
-// Deleting a MachineOSConfig lets its builds, Jobs and inputs go by ownership;
-// the image with the configuration alone, which its nodes are to go back to, is
-// not built. A failed build stands until its inputs change or a rebuild is
-// asked for; it does not try again by itself. An image is looked up when it
-// becomes ready, not again later. Images are not pruned, the number of builds at
-// a time is not limited, the annotation pre-built-image is ignored, and so are
-// etc-pki-entitlement, etc-yum-repos-d and etc-pki-rpm-gpg. Images are built for
-// one architecture, the controller's.
+// Images are built for one architecture, the controller's. Proxies come from the
+// controller's own environment. Step and cache tags of the builder are not pruned.
 package machineosbuild

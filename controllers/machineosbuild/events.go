@@ -98,15 +98,19 @@ func (r reporter) configDeleted(config *mcfgv1.MachineOSConfig) {
 	r.normal(config, "ConfigDeleted", fmt.Sprintf("MachineOSConfig %s is deleted; its builds go with it", config.Name))
 }
 
-// statusChanged is told when what is said about a MachineOSConfig turns.
-func (r reporter) statusChanged(config *mcfgv1.MachineOSConfig, before []metav1.Condition) {
+// statusChanged is told when what is said about a MachineOSConfig turns. The
+// condition is False again as soon as the next build starts; recovered is it only
+// when that has succeeded.
+func (r reporter) statusChanged(config *mcfgv1.MachineOSConfig, before []metav1.Condition, failedBefore bool) {
 	degraded := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionImageBuildDegraded)
-	was := apimeta.IsStatusConditionTrue(before, keys.ConditionImageBuildDegraded)
-	switch is := degraded != nil && degraded.Status == metav1.ConditionTrue; {
-	case is && !was:
-		r.warning(config, "BuildDegraded", degraded.Message)
-	case was && degraded != nil && degraded.Reason == reasonBuildSuccess:
-		r.normal(config, "BuildRecovered", degraded.Message)
+	old := apimeta.FindStatusCondition(before, keys.ConditionImageBuildDegraded)
+	if degraded != nil && (old == nil || old.Reason != degraded.Reason) {
+		switch {
+		case degraded.Status == metav1.ConditionTrue:
+			r.warning(config, "BuildDegraded", degraded.Message)
+		case degraded.Reason == reasonBuildSuccess && failedBefore:
+			r.normal(config, "BuildRecovered", degraded.Message)
+		}
 	}
 	valid := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid)
 	if valid == nil || valid.Status != metav1.ConditionFalse {

@@ -14,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -56,14 +58,27 @@ type server struct {
 // startServer runs both controllers until the test ends.
 func startServer(t *testing.T) *server {
 	t.Helper()
+	return &server{t, startControllers(t)}
+}
+
+// startControllers runs both controllers on an API server of their own, and
+// returns a client of it.
+func startControllers(t testing.TB, changes ...func(*Options)) client.Client {
+	t.Helper()
 	config := envtest.Start(t)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: testScheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	config.QPS, config.Burst = 100, 200 // the program's defaults
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: testScheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: controllerconfig.Controller{SkipNameValidation: ptr.To(true)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	options := Options{
 		Namespace: keys.Namespace, BuilderImage: "registry.example.com/builder:1", NodePullSecret: "nodes",
 		Architecture: "amd64", Images: everythingThere{}, Prune: PruneImages, ClusterID: "c1",
+	}
+	for _, change := range changes {
+		change(&options)
 	}
 	if err := Add(mgr, options); err != nil {
 		t.Fatal(err)
@@ -81,7 +96,7 @@ func startServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server{t, api}
+	return api
 }
 
 func (s *server) create(objects ...client.Object) {

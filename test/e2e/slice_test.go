@@ -42,6 +42,10 @@ func TestSlice(t *testing.T) {
 		}
 	}
 	told.Summary()
+
+	t.Run("a build that fails four times, and heals", func(t *testing.T) { testFailingBuild(t, told) })
+	t.Run("a MachineOSConfig made again under pause", func(t *testing.T) { testRecreation(t, told) })
+	t.Run("a deleted MachineOSConfig", func(t *testing.T) { testDeletion(t, told) })
 }
 
 // begin connects to the running cluster. When the test fails, it prints a

@@ -24,8 +24,12 @@ func (s *Story) Reset() Phase {
 }
 
 // reset deletes the MachineOSConfigs first, while the controller runs, since
-// only it removes their finalizers.
+// only it removes their finalizers. They are abandoned: else their nodes would
+// be taken to another image first.
 func (s *Story) reset(ctx context.Context) error {
+	if err := s.abandonAll(ctx); err != nil {
+		return err
+	}
 	if err := s.deleteAll(ctx, &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSConfigList{}); err != nil {
 		return err
 	}
@@ -54,6 +58,30 @@ func (s *Story) reset(ctx context.Context) error {
 		{&mcfgv1.OSImageStream{}, &mcfgv1.OSImageStreamList{}},
 	} {
 		if err := s.deleteAll(ctx, kind.object, kind.list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandonAll lets all MachineOSConfigs go without another image. Where no
+// controller is there to do so, their finalizers are removed by hand.
+func (s *Story) abandonAll(ctx context.Context) error {
+	var configs mcfgv1.MachineOSConfigList
+	if err := s.Cluster.Client.List(ctx, &configs); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	patch := `{"metadata":{"annotations":{"` + machineconfiguration.AnnotationAbandon + `":""}}}`
+	controller := &appsv1.Deployment{ObjectMeta: inNamespace("imagemode-controller")}
+	if err := s.get(ctx, controller); apierrors.IsNotFound(err) {
+		patch = `{"metadata":{"finalizers":null}}`
+	}
+	for i := range configs.Items {
+		err := s.Cluster.Client.Patch(ctx, &configs.Items[i], client.RawPatch("application/merge-patch+json", []byte(patch)))
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
