@@ -108,10 +108,27 @@ func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) erro
 		r.events.buildChosen(s.config, build, chosen.why)
 		chosen.build = build
 	}
+	if err := r.adopt(ctx, s.config, chosen.build); err != nil {
+		return err
+	}
 	if err := r.supersede(ctx, s, chosen.build.Name); err != nil {
 		return err
 	}
 	return r.pointAt(ctx, s.config, chosen)
+}
+
+// adopt takes a build that a former MachineOSConfig left to the rollout.
+func (r *configReconciler) adopt(ctx context.Context, config *mcfgv1.MachineOSConfig, build *mcfgv1.MachineOSBuild) error {
+	if isOwnedBy(build, config.UID) {
+		return nil
+	}
+	before := build.DeepCopy()
+	build.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(config, mcfgv1.GroupVersion.WithKind("MachineOSConfig"))}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, build, patch); err != nil {
+		return fmt.Errorf("adopt MachineOSBuild %s: %w", build.Name, err)
+	}
+	return nil
 }
 
 // record writes the counters, if they changed, and sees that the MachineOSConfig

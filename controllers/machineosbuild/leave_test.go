@@ -184,6 +184,41 @@ func TestAConfigThatIsMadeAgainFindsItsImage(t *testing.T) {
 	}
 }
 
+func TestABuildThatWasLeftIsAdopted(t *testing.T) {
+	for name, again := range map[string]func(*world){
+		"by a MachineOSConfig of the same inputs": func(w *world) {
+			w.create(builders.MachineOSConfig("worker"))
+		},
+		"by one that is deleted again": func(w *world) {
+			w.create(builders.MachineOSConfig("worker", builders.Containerfile(withRun)))
+			w.settle()
+			w.deletePods()
+			w.builderEnds(success)
+			w.settle()
+			w.rolledOut()
+			w.delete(w.config())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorldInUse(t)
+			w.delete(w.config())
+			w.settle()
+			w.builderEnds(request.Result{Digest: plainDigest})
+			w.settle()
+			w.rolledOut()
+			w.settle()
+			w.collect()
+
+			again(w)
+			w.settle()
+			if build := w.current(); !isOwnedBy(build, w.config().UID) || !strings.HasSuffix(string(build.Status.DigestedImagePushSpec), plainDigest) {
+				t.Errorf("current is %s of %+v with image %s", build.Name, build.OwnerReferences, build.Status.DigestedImagePushSpec)
+			}
+			w.wantConditions("True Valid", "False Ready", "True Ready", "False BuildSuccess")
+		})
+	}
+}
+
 func TestAnImageBuiltBeforeIsTheFirst(t *testing.T) {
 	const seed = "mirror.example.com/install/os@" + plainDigest
 	w := newWorld(t)

@@ -31,6 +31,9 @@ type scope struct {
 	// builds are those that this very MachineOSConfig (by UID) owns, oldest first,
 	// without those being deleted.
 	builds []mcfgv1.MachineOSBuild
+	// left are builds of the same name's former MachineOSConfigs, which the rollout
+	// keeps. The wanted one may be among them.
+	left []mcfgv1.MachineOSBuild
 	// secrets are those that secretRefs names, by name.
 	secrets map[string]*corev1.Secret
 	// trustBundle is a PEM bundle; empty: there is none.
@@ -116,9 +119,11 @@ func (s *scope) seed() string {
 
 // buildNamed returns the build of a name, or nil.
 func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
-	for i := range s.builds {
-		if s.builds[i].Name == name {
-			return &s.builds[i]
+	for _, builds := range [][]mcfgv1.MachineOSBuild{s.builds, s.left} {
+		for i := range builds {
+			if builds[i].Name == name {
+				return &builds[i]
+			}
 		}
 	}
 	return nil
@@ -155,13 +160,13 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 	if s.rollout, err = find[imagemodev1alpha1.ImageRollout](ctx, g.reader, "", config.Spec.MachineConfigPool.Name); err != nil {
 		return nil, err
 	}
-	owners := []types.UID{config.UID}
-	if config.DeletionTimestamp != nil && s.rollout != nil {
-		// Its last build may have been handed over already.
-		owners = append(owners, s.rollout.UID)
-	}
-	if s.builds, err = g.buildsOf(ctx, config.Name, owners...); err != nil {
+	if s.builds, err = g.buildsOf(ctx, config.Name, config.UID); err != nil {
 		return nil, err
+	}
+	if s.rollout != nil {
+		if s.left, err = g.buildsOf(ctx, config.Name, s.rollout.UID); err != nil {
+			return nil, err
+		}
 	}
 	return s, g.gatherNamespace(ctx, s)
 }
@@ -187,17 +192,16 @@ func (g *gatherer) gatherNamespace(ctx context.Context, s *scope) error {
 	return g.gatherRepositories(ctx, s)
 }
 
-// buildsOf lists the builds of a MachineOSConfig by their owners' UIDs: a deleted
+// buildsOf lists the builds of a MachineOSConfig by their owner's UID: a deleted
 // one of the same name may have left some behind.
-func (g *gatherer) buildsOf(ctx context.Context, config string, owners ...types.UID) ([]mcfgv1.MachineOSBuild, error) {
+func (g *gatherer) buildsOf(ctx context.Context, config string, owner types.UID) ([]mcfgv1.MachineOSBuild, error) {
 	var list mcfgv1.MachineOSBuildList
 	selector := client.MatchingLabels{keys.LabelMachineOSConfig: labelValue(config)}
 	if err := g.reader.List(ctx, &list, selector); err != nil {
 		return nil, fmt.Errorf("list the MachineOSBuilds of MachineOSConfig %s: %w", config, err)
 	}
 	builds := slices.DeleteFunc(list.Items, func(build mcfgv1.MachineOSBuild) bool {
-		owner := metav1.GetControllerOf(&build)
-		return owner == nil || !slices.Contains(owners, owner.UID) || build.DeletionTimestamp != nil
+		return !isOwnedBy(&build, owner) || build.DeletionTimestamp != nil
 	})
 	slices.SortFunc(builds, func(a, b mcfgv1.MachineOSBuild) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
