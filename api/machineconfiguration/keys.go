@@ -87,6 +87,18 @@ const (
 	AnnotationOSImageURLOverridden = "machineconfiguration.openshift.io/os-image-url-overridden"
 )
 
+// Annotations of a Node, for the tools that read them. Nothing is decided by them.
+const (
+	AnnotationCurrentConfig = "machineconfiguration.openshift.io/currentConfig"
+	AnnotationDesiredConfig = "machineconfiguration.openshift.io/desiredConfig"
+	AnnotationCurrentImage  = "machineconfiguration.openshift.io/currentImage"
+	AnnotationDesiredImage  = "machineconfiguration.openshift.io/desiredImage"
+	// AnnotationState is Done, Working or Degraded; AnnotationReason says why it is
+	// the last.
+	AnnotationState  = "machineconfiguration.openshift.io/state"
+	AnnotationReason = "machineconfiguration.openshift.io/reason"
+)
+
 // AnnotationProblems lists on the OSImageStream what of its sources was left
 // out, and why: JSON, a list of {source, stream, reason}.
 const AnnotationProblems = "imagemode.dev/problems"

@@ -64,6 +64,10 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if err := nodes.add(mgr); err != nil {
 		return fmt.Errorf("add controller node-membership: %w", err)
 	}
+	views := &viewReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: options.Namespace, clock: options.Clock}
+	if err := views.add(mgr); err != nil {
+		return fmt.Errorf("add controller machineconfignode: %w", err)
+	}
 	return nil
 }
 

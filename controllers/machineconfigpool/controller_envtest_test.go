@@ -236,6 +236,20 @@ func TestPoolFromStreamToRollout(t *testing.T) {
 		t.Errorf("status = %+v", pool.Status)
 	}
 
+	t.Run("a node is shown by its MachineConfigNode and by its annotations", func(t *testing.T) {
+		shown := eventually(c, "the MachineConfigNode", &mcfgv1.MachineConfigNode{}, "n1", func(n *mcfgv1.MachineConfigNode) bool {
+			return meta.IsStatusConditionTrue(n.Status.Conditions, string(mcfgv1.MachineConfigNodeUpdated))
+		})
+		if shown.Spec.Pool.Name != "worker" || shown.Spec.ConfigVersion.Desired != first || shown.Spec.ConfigImage.DesiredImage != image1 ||
+			shown.Status.ConfigVersion.Current != first {
+			t.Errorf("spec %+v, config %+v", shown.Spec, shown.Status.ConfigVersion)
+		}
+		eventually(c, "the annotations", &corev1.Node{}, "n1", func(n *corev1.Node) bool {
+			return n.Annotations[machineconfiguration.AnnotationState] == stateDone && n.Annotations[machineconfiguration.AnnotationCurrentConfig] == first &&
+				n.Annotations[machineconfiguration.AnnotationDesiredImage] == image1
+		})
+	})
+
 	t.Run("nothing is written when nothing changed", func(t *testing.T) {
 		change(c, &corev1.Node{}, "n1", func(n *corev1.Node) { n.Labels["touched"] = "yes" }, c.update)
 		time.Sleep(time.Second)

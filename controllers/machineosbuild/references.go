@@ -9,6 +9,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 )
 
@@ -16,9 +17,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // nodeImageAnnotations are where other updaters say what a node runs.
-var nodeImageAnnotations = []string{
-	"machineconfiguration.openshift.io/currentImage", "machineconfiguration.openshift.io/desiredImage",
-}
+var nodeImageAnnotations = []string{keys.AnnotationCurrentImage, keys.AnnotationDesiredImage}
 
 // usedDigests are the digests that nodes run, have ready or could go back to, and
 // those that rollouts take to them.
