@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/machineconfigpool"
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
 )
 
@@ -48,6 +49,8 @@ type Options struct {
 	History machineosbuild.HistoryLimits
 	// Prune says what happens to images that nothing refers to.
 	Prune string
+	// DefaultBuild is the MachineOSConfig of pools that have none.
+	DefaultBuild machineconfigpool.DefaultBuild
 	// Workers of each controller of builds.
 	Workers int
 	// NodePullSecret and GlobalPullSecret name Secrets in Namespace.
@@ -105,6 +108,10 @@ func (o *Options) addFlags(command *cobra.Command) {
 		"MachineOSBuilds without an image that are kept for each MachineOSConfig")
 	flags.StringVar(&o.Prune, "prune", string(machineosbuild.PruneImages),
 		"images that nothing refers to any more: true deletes them from their registry after a day, dry-run logs them, false leaves them")
+	flags.StringVar(&o.DefaultBuild.PushRepository, "default-push-repository", "",
+		"host[:port]/path, without a tag: pools without a MachineOSConfig get one that pushes there, until a user writes their own; empty: they get none")
+	flags.StringVar(&o.DefaultBuild.PushSecret, "default-push-secret", "", "Secret to push to --default-push-repository with")
+	flags.StringVar(&o.DefaultBuild.BasePullSecret, "default-base-pull-secret", "", "Secret to pull base images with, for pools without a MachineOSConfig")
 	flags.IntVar(&o.Workers, "build-workers", 8, "MachineOSConfigs, and MachineOSBuilds, that are worked on at the same time")
 	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
@@ -147,6 +154,9 @@ func (o *Options) validate() error {
 	}
 	if o.History.Succeeded < 0 || o.History.Unsuccessful < 0 {
 		problems = append(problems, errors.New("--successful-builds-history-limit and --failed-builds-history-limit cannot be negative"))
+	}
+	if (o.DefaultBuild.PushRepository == "") != (o.DefaultBuild.PushSecret == "") {
+		problems = append(problems, errors.New("--default-push-repository and --default-push-secret belong together; set both or none"))
 	}
 	if !slices.Contains(pruneModes, machineosbuild.PruneMode(o.Prune)) {
 		problems = append(problems, fmt.Errorf("--prune=%s: write true, dry-run or false", o.Prune))

@@ -78,6 +78,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"no time to start":      {[]string{"--builder-image=b", "--builder-pending-deadline=0s"}, "--builder-pending-deadline"},
 		"no builds at a time":   {[]string{"--builder-image=b", "--max-concurrent-builds=0"}, "--max-concurrent-builds 0 is less than 1"},
 		"a negative history":    {[]string{"--builder-image=b", "--failed-builds-history-limit=-1"}, "cannot be negative"},
+		"half a default build":  {[]string{"--builder-image=b", "--default-push-repository=r.example.com/os"}, "--default-push-secret belong together"},
 		"another way to prune":  {[]string{"--builder-image=b", "--prune=some"}, "write true, dry-run or false"},
 		"a toleration's effect": {[]string{"--builder-image=b", "--builder-tolerations=a:Never"}, `effect "Never"`},
 		"a toleration's key":    {[]string{"--builder-image=b", "--builder-tolerations=:NoSchedule"}, "has no key"},

@@ -50,7 +50,7 @@ var controllers = []struct {
 	}},
 	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
 		return machineconfigpool.Add(mgr, machineconfigpool.Options{
-			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Version: version(),
+			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(),
 		})
 	}},
 	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {

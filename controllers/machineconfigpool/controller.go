@@ -37,6 +37,8 @@ type Options struct {
 	// NodePullSecret names the Secret in Namespace that nodes pull their images
 	// with, unless a MachineOSConfig names its own. Empty: without credentials.
 	NodePullSecret string
+	// DefaultBuild is the MachineOSConfig of pools that have none.
+	DefaultBuild DefaultBuild
 	// Version of this program, written to rendered MachineConfigs. It is no part
 	// of their names. Empty: "unversioned".
 	Version string
@@ -127,7 +129,7 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 	if errors.Join(failures...) == nil {
 		// Only once the pool says which config it wants is it known whose image
 		// that is.
-		failures = append(failures, r.handOff(ctx, scope, target), r.prune(ctx, scope))
+		failures = append(failures, r.handOff(ctx, scope, target), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
 	failures = append(failures, r.writeStatus(ctx, scope, scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))))
 	return errors.Join(failures...)

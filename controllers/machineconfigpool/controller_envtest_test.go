@@ -39,8 +39,12 @@ type cluster struct {
 	ctx context.Context
 }
 
-func start(t *testing.T) *cluster {
+func start(t *testing.T, changes ...func(*Options)) *cluster {
 	t.Helper()
+	options := Options{Namespace: machineconfiguration.Namespace, NodePullSecret: "node-pull"}
+	for _, change := range changes {
+		change(&options)
+	}
 	log.SetLogger(zap.New(zap.UseDevMode(true)))
 	rest := envtest.Start(t)
 	scheme := runtime.NewScheme()
@@ -58,7 +62,7 @@ func start(t *testing.T) *cluster {
 	if err := osimagestream.Add(mgr, osimagestream.Options{Namespace: machineconfiguration.Namespace}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(mgr, Options{Namespace: machineconfiguration.Namespace, NodePullSecret: "node-pull"}); err != nil {
+	if err := Add(mgr, options); err != nil {
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
@@ -169,6 +173,39 @@ func (c *cluster) built(name, rendered, image string) {
 	build.Spec.RenderedImagePushSpec = mcfgv1.ImageTagFormat("registry.example.com/os/worker:" + name)
 	build.Status.Conditions[0].Reason, build.Status.Conditions[0].LastTransitionTime = "Test", metav1.Now()
 	c.createWithStatus(&build)
+}
+
+// TestBuildsByDefault lets a pool have its MachineOSConfig by default, lets a user
+// take it over, and give it back.
+func TestBuildsByDefault(t *testing.T) {
+	c := start(t, func(options *Options) {
+		options.DefaultBuild = DefaultBuild{PushRepository: "registry.example.com/os/nodes", PushSecret: "push"}
+	})
+	c.create(builders.MachineConfigPool("byitself"))
+	c.create(builders.MachineConfig("50-motd", "byitself", builders.File("/etc/motd", "hello\n")))
+	c.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapStreams},
+		Data:       map[string]string{"debian-12": "osImage: " + baseImage + "\nosExtensionsImage: " + extImage},
+	})
+	given := eventually(c, "given", &mcfgv1.MachineOSConfig{}, "byitself", func(*mcfgv1.MachineOSConfig) bool { return true })
+	if given.Spec.RenderedImagePushSpec != "registry.example.com/os/nodes:latest" || given.Spec.RenderedImagePushSecret.Name != "push" {
+		t.Errorf("spec %+v", given.Spec)
+	}
+	change(c, &mcfgv1.MachineOSConfig{}, "byitself", func(o *mcfgv1.MachineOSConfig) {
+		builders.PushTo("registry.example.com/os/mine:latest", "mine")(o)
+	}, c.update)
+	change(c, &mcfgv1.MachineConfigPool{}, "byitself", func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true }, c.update)
+	time.Sleep(time.Second)
+	taken := eventually(c, "still there", &mcfgv1.MachineOSConfig{}, "byitself", func(*mcfgv1.MachineOSConfig) bool { return true })
+	if taken.Spec.RenderedImagePushSpec != "registry.example.com/os/mine:latest" {
+		t.Errorf("the user's push spec became %s", taken.Spec.RenderedImagePushSpec)
+	}
+	if err := c.Delete(c.ctx, taken); err != nil {
+		t.Fatal(err)
+	}
+	eventually(c, "it comes back", &mcfgv1.MachineOSConfig{}, "byitself", func(o *mcfgv1.MachineOSConfig) bool {
+		return o.UID != given.UID && o.Spec.RenderedImagePushSpec == "registry.example.com/os/nodes:latest"
+	})
 }
 
 func TestPoolFromStreamToRollout(t *testing.T) {

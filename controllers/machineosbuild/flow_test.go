@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -116,7 +117,10 @@ func TestIdleMeansSilence(t *testing.T) {
 			prepare(w)
 			w.settle()
 			before := w.writes
+			// Ten minutes of resyncs, and of events that are about other things.
+			w.create(configMap("unrelated", nil), secret("unrelated", nil))
 			for range 20 {
+				w.now = w.now.Add(30 * time.Second)
 				w.round()
 			}
 			if w.writes != before {
