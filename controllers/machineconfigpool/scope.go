@@ -37,8 +37,10 @@ type scope struct {
 	rollout *v1alpha1.ImageRollout
 }
 
-// gather reads it from the cache. The error of a pool that does not exist is
-// the client's NotFound.
+// gather reads it from the cache, without copies but for the pool: with hundreds
+// of pools, each with its rendered configs, copying everything for each of them
+// would take minutes. What is read must not be changed. The error of a pool that
+// does not exist is the client's NotFound.
 func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error) {
 	var pools mcfgv1.MachineConfigPoolList
 	var configs mcfgv1.MachineConfigList
@@ -49,7 +51,7 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 		"MachineConfigPools": &pools, "MachineConfigs": &configs, "MachineOSConfigs": &osConfigs,
 		"MachineOSBuilds": &builds, "Nodes": &nodes,
 	} {
-		if err := r.client.List(ctx, list); err != nil {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind, err)
 		}
 	}
@@ -57,7 +59,7 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	if pool == nil {
 		return nil, apierrors.NewNotFound(mcfgv1.Resource("machineconfigpools"), name)
 	}
-	s := &scope{pool: pool, configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items)}
+	s := &scope{pool: pool.DeepCopy(), configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items)}
 	if roleOf(pool) == custom {
 		s.inherited = findPool(pools.Items, workerPool)
 	}
