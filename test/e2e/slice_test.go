@@ -41,6 +41,9 @@ func TestSlice(t *testing.T) {
 			t.Errorf("%s rebooted %d times, want once", machine, reboots)
 		}
 	}
+	if available := told.Workload.Minimum(); available < 1 {
+		t.Errorf("%d pods of the workload were available at the same time, want its budget's minimum, 1", available)
+	}
 	told.Summary()
 
 	t.Run("a build that fails four times, and heals", func(t *testing.T) { testFailingBuild(t, told) })

@@ -38,6 +38,8 @@ type Story struct {
 
 	// Workers is what became of the worker nodes since the story began.
 	Workers *Workers
+	// Workload is what became of the pods on them.
+	Workload *Workload
 	// Rendered is the name of the rendered MachineConfig, Image the image by
 	// digest that the build ended with.
 	Rendered string
@@ -50,6 +52,8 @@ func (s *Story) Begin(ctx context.Context) error {
 	if err := s.Cluster.Connect(); err != nil {
 		return err
 	}
+	s.Workload = &Workload{}
+	go s.watchWorkload(ctx)
 	return s.watchNodes(ctx)
 }
 
@@ -67,6 +71,7 @@ func (s *Story) Install() []Phase {
 func (s *Story) Build() []Phase {
 	return []Phase{
 		{"pause the pool, declare a MachineConfig and a MachineOSConfig", 2 * time.Minute, s.declare},
+		{"run something on the workers", 2 * time.Minute, s.startWorkload},
 		{"build the image", 15 * time.Minute, s.followBuild},
 		{"see that the paused pool stays as it is", time.Minute, func(ctx context.Context) error {
 			return s.holdStill(ctx, pauseHold, "the image is built and the pool is paused")

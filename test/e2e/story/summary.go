@@ -18,6 +18,7 @@ func (s *Story) Summary() {
 		fmt.Fprintf(&text, "  %s: reboots %d, out of service %s\n", name, reboots[name], durations(outages[name]))
 	}
 	fmt.Fprintf(&text, "  out of service at the same time: at most %d\n", s.Workers.MaxUnavailable())
+	fmt.Fprintf(&text, "  pods of the workload available at the same time: at least %d of %d\n", s.Workload.Minimum(), workloadReplicas)
 	fmt.Fprintf(&text, "  all run %s\n", s.Image)
 	fmt.Fprintf(&text, lookAround, local.CacheDir(), local.KubeconfigFile)
 	s.Log.raw(text.String())
@@ -29,6 +30,7 @@ Look around
   kubectl get machineconfigpools,machineosconfigs,machineosbuilds
   kubectl get imagerollouts,nodeimages -o wide
   kubectl get machineosconfig worker -o yaml
+  kubectl get machineconfignodes
   kubectl get osimagestream cluster -o yaml
   kubectl -n openshift-machine-config-operator logs deployment/imagemode-controller
   (cd test/cluster && CGO_ENABLED=0 go run . exec worker-1 -- bootc status)
