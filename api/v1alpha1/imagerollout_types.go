@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ImageRollout struct {
@@ -105,21 +106,76 @@ type ImageRolloutSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxConcurrentStaging int32 `json:"maxConcurrentStaging,omitempty"`
 
+	// topologyKey is the node label by which the rollout goes from zone to
+	// zone: nodes of one zone only are out of service at a time, and a zone is
+	// finished before the next begins, in the order of the label's values, nodes
+	// without the label last. Empty: zones do not matter. Default
+	// topology.kubernetes.io/zone.
+	//
+	// +optional
+	// +kubebuilder:default="topology.kubernetes.io/zone"
+	// +kubebuilder:validation:MaxLength=317
+	TopologyKey *string `json:"topologyKey,omitempty"`
+
+	// canary are the nodes that take the image first; the others wait until all
+	// of them run it well. Without it the first node serves as one: until a node
+	// runs the image, a single failure rejects it.
+	//
+	// +optional
+	Canary *CanarySpec `json:"canary,omitempty"`
+
 	// soak is how long a rebooted node must stay Ready before the next node
 	// is taken out of service, as a duration such as 30s or 5m. Default 0s.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="soak must be between 0s and 24h"
 	Soak *metav1.Duration `json:"soak,omitempty"`
+
+	// failureBudget is on how many nodes the image may fail before it is
+	// rejected: no further node gets it then, until image or retryToken changes.
+	// A number, or a percentage of the nodes (rounded down, at least 1). It
+	// counts from when the canary is done, or without one a node runs the image;
+	// before that the first failure rejects. An image that cannot work anywhere
+	// (its signature is refused, it is not bootable) is rejected at once.
+	// Default: 10 % of the nodes, at least 2.
+	//
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="failureBudget must be a number of nodes (1 or more) or a percentage from 0% to 100%"
+	FailureBudget *intstr.IntOrString `json:"failureBudget,omitempty"`
 
 	// drain says how pods are moved off a node before its reboot.
 	//
 	// +optional
 	Drain DrainSpec `json:"drain,omitempty"`
 
-	// reboot bounds the reboot of one node.
+	// reboot says how a node reboots, and how long it may take.
 	//
 	// +optional
 	Reboot RebootSpec `json:"reboot,omitempty"`
+
+	// rollback says when a node that does not do well on the image goes back to
+	// the one it had.
+	//
+	// +optional
+	Rollback RollbackSpec `json:"rollback,omitempty"`
+
+	// windows are the times in which nodes may be taken out of service. A node
+	// on its way when a window closes finishes. Without any it may always be.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Windows []MaintenanceWindow `json:"windows,omitempty"`
+
+	// gates are what must hold on a rebooted node, beside being Ready, before
+	// it is put back into service.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Gates []Gate `json:"gates,omitempty"`
 
 	// pullSecretRef names the Secret, type kubernetes.io/dockerconfigjson, that
 	// the nodes pull the image with. Without it they pull without credentials.
@@ -133,169 +189,4 @@ type ImageRolloutSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	RetryToken string `json:"retryToken,omitempty"`
-}
-
-// SecretReference names a Secret.
-type SecretReference struct {
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	// namespace of the Secret.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
-}
-
-// DrainSpec says how pods are moved off a node.
-type DrainSpec struct {
-	// timeout is how long a drain may take before the node is reported as
-	// DrainBlocked with the pods that stay. The drain goes on. Default 1h.
-	//
-	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// deleteEmptyDir evicts pods with emptyDir volumes too; their data is lost.
-	// Default true.
-	//
-	// +optional
-	// +kubebuilder:default=true
-	DeleteEmptyDir *bool `json:"deleteEmptyDir,omitempty"`
-
-	// force evicts pods that no controller will replace. Default false: such a
-	// pod blocks the drain and is named.
-	//
-	// +optional
-	Force bool `json:"force,omitempty"`
-}
-
-// RebootSpec bounds the reboot of one node.
-type RebootSpec struct {
-	// timeout is how long a node may be away, from the request to boot the
-	// staged image until it is Ready on it, before it counts as failed.
-	// Default 15m.
-	//
-	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-}
-
-// Conditions of an ImageRollout.
-const (
-	// ConditionAvailable is True while no more nodes than maxUnavailable are
-	// out of service.
-	ConditionAvailable = "Available"
-	// ConditionProgressing is True while nodes still have to stage or boot the
-	// image and nothing holds them back.
-	ConditionProgressing = "Progressing"
-	// ConditionDegraded is True when a node failed on the image or a drain is
-	// blocked; the message names the nodes.
-	ConditionDegraded = "Degraded"
-	// ConditionPaused is True while spec.paused holds the rollout back.
-	ConditionPaused = "Paused"
-)
-
-// ImageRolloutStatus is where the nodes are.
-type ImageRolloutStatus struct {
-	// observedGeneration is the generation of spec that this status describes.
-	//
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// nodes counts the nodes of the rollout by state.
-	//
-	// +optional
-	Nodes NodeCounts `json:"nodes,omitempty"`
-
-	// slots are the nodes that are allowed to be out of service now. A slot is
-	// written before its node is cordoned and removed after it is uncordoned.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=node
-	// +kubebuilder:validation:MaxItems=1000
-	Slots []Slot `json:"slots,omitempty"`
-
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// NodeCounts counts nodes by state. A node can be in several of them.
-type NodeCounts struct {
-	// total is the number of nodes selected.
-	//
-	// +optional
-	Total int32 `json:"total"`
-	// staged is the number of nodes that have the image staged and not booted.
-	//
-	// +optional
-	Staged int32 `json:"staged"`
-	// updated is the number of nodes booted into the image and Ready.
-	//
-	// +optional
-	Updated int32 `json:"updated"`
-	// unavailable is the number of nodes that are not Ready or not schedulable.
-	//
-	// +optional
-	Unavailable int32 `json:"unavailable"`
-	// failed is the number of nodes on which the image failed.
-	//
-	// +optional
-	Failed int32 `json:"failed"`
-}
-
-// SlotPhase is what happens to the node in a slot.
-//
-// +kubebuilder:validation:Enum=Cordoning;Draining;Booting;Soaking
-type SlotPhase string
-
-const (
-	// SlotCordoning is the phase in which the node is made unschedulable.
-	SlotCordoning SlotPhase = "Cordoning"
-	// SlotDraining is the phase in which pods are evicted.
-	SlotDraining SlotPhase = "Draining"
-	// SlotBooting is the phase from the order to boot until the node is Ready
-	// on the image.
-	SlotBooting SlotPhase = "Booting"
-	// SlotSoaking is the phase in which the node must stay Ready.
-	SlotSoaking SlotPhase = "Soaking"
-)
-
-// Slot is the permission of one node to be out of service.
-type Slot struct {
-	// +required
-	Node string `json:"node"`
-	// nodeUID is the UID of the Node object, so that a node that was deleted
-	// and created again does not inherit the slot.
-	//
-	// +required
-	NodeUID string `json:"nodeUID"`
-	// image is the image that the slot was given for.
-	//
-	// +required
-	Image string `json:"image"`
-	// bootID is the node's boot id when the slot was given: a different one
-	// later means that the node has rebooted.
-	//
-	// +optional
-	BootID string `json:"bootID,omitempty"`
-	// wasUnschedulable records that somebody else had cordoned the node before:
-	// it is then left cordoned.
-	//
-	// +optional
-	WasUnschedulable bool `json:"wasUnschedulable,omitempty"`
-	// +required
-	Phase SlotPhase `json:"phase"`
-	// since is when the phase began.
-	//
-	// +required
-	Since metav1.Time `json:"since"`
-	// message says what the node waits for: the pods that block its drain, say.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
 }

@@ -40,7 +40,7 @@ type NodeImageList struct {
 
 // NodeImagePhase says how far the agent may go with the desired image.
 //
-// +kubebuilder:validation:Enum=Idle;Staged;Booted
+// +kubebuilder:validation:Enum=Idle;Staged;Booted;RolledBack
 type NodeImagePhase string
 
 const (
@@ -49,8 +49,13 @@ const (
 	// PhaseStaged asks the agent to download the image and keep it locked, so
 	// that an unplanned reboot does not apply it.
 	PhaseStaged NodeImagePhase = "Staged"
-	// PhaseBooted allows the agent to reboot the node into the staged image.
+	// PhaseBooted allows the agent to reboot the node into the staged image. It
+	// stays until the node has done well on it for long enough: leaving this
+	// phase confirms the image, and the node does not go back by itself any more.
 	PhaseBooted NodeImagePhase = "Booted"
+	// PhaseRolledBack asks the agent to reboot the node into the image that it
+	// had before the desired one, once.
+	PhaseRolledBack NodeImagePhase = "RolledBack"
 )
 
 // NodeImageSpec is what the node is to do.
@@ -83,6 +88,20 @@ type NodeImageSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	RetryToken string `json:"retryToken,omitempty"`
+
+	// rollbackAfterSeconds is how long after its boot into the desired image the
+	// node goes back by itself if nobody has confirmed the image and its agent
+	// does not reach the API server. 0: never. Only in phase Booted.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RollbackAfterSeconds int64 `json:"rollbackAfterSeconds,omitempty"`
+
+	// allowSoftReboot lets the agent restart the userspace only, where the
+	// staged image is capable of it. Only in phase Booted.
+	//
+	// +optional
+	AllowSoftReboot bool `json:"allowSoftReboot,omitempty"`
 }
 
 // Conditions of a NodeImage.
@@ -94,11 +113,15 @@ const (
 	// ConditionManageable is False when the host cannot be updated by bootc:
 	// it was not booted from a container image, or bootc does not answer.
 	ConditionManageable = "Manageable"
+	// ConditionRollbackReady is False while the node runs an image that nobody
+	// has confirmed and could not go back: bootc's rollback entry is not the
+	// image that it had. It is absent while nothing is wrong.
+	ConditionRollbackReady = "RollbackReady"
 )
 
 // FailureClass tells apart what can go wrong on a node.
 //
-// +kubebuilder:validation:Enum=Registry;Authentication;ImageGone;ImageInvalid;Signature;WrongArchitecture;DiskFull;HostDrift;Environment;FinalizeFailed;Internal
+// +kubebuilder:validation:Enum=Registry;Authentication;ImageGone;ImageInvalid;Signature;WrongArchitecture;DiskFull;HostDrift;Environment;FinalizeFailed;RolledBack;Internal
 type FailureClass string
 
 // Failure classes of an attempt, from the texts of bootc.
@@ -113,7 +136,9 @@ const (
 	FailureHostDrift         FailureClass = "HostDrift"
 	FailureEnvironment       FailureClass = "Environment"
 	FailureFinalizeFailed    FailureClass = "FinalizeFailed"
-	FailureInternal          FailureClass = "Internal"
+	// FailureRolledBack: the node booted the image and went back from it.
+	FailureRolledBack FailureClass = "RolledBack"
+	FailureInternal   FailureClass = "Internal"
 )
 
 // NodeImageStatus is what the node has.
@@ -129,6 +154,11 @@ type NodeImageStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 
+	// softReboots is how often the userspace was restarted in this boot.
+	//
+	// +optional
+	SoftReboots int32 `json:"softReboots,omitempty"`
+
 	// booted, staged and rollback are bootc's three deployments.
 	//
 	// +optional
@@ -142,6 +172,14 @@ type NodeImageStatus struct {
 	//
 	// +optional
 	LastAttempt *Attempt `json:"lastAttempt,omitempty"`
+
+	// failedImages are the last 8 images that failed on this node for good: none
+	// of them is tried again under the same retryToken.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	FailedImages []Attempt `json:"failedImages,omitempty"`
 
 	// +optional
 	// +listType=map
@@ -173,6 +211,8 @@ type HostImage struct {
 
 // Attempt is one try to stage or boot an image.
 type Attempt struct {
+	// image that was tried.
+	//
 	// +required
 	// +kubebuilder:validation:MaxLength=447
 	Image string `json:"image"`

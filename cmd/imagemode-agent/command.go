@@ -2,12 +2,15 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/imagemode/imagemode/rollout/agent"
 )
 
 const longHelp = `imagemode-agent runs on every node of an ImageRollout: it downloads the OS image
@@ -36,6 +39,7 @@ func newCommand() *cobra.Command {
 			return Run(command.Context(), options)
 		},
 	}
+	command.AddCommand(newGoBack())
 	flags := command.Flags()
 	flags.StringVar(&options.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: the environment's NODE_NAME)")
 	flags.StringVar(&options.HostRoot, "host-root", "/proc/1/root", "where the host's root directory is seen: /proc/1/root in a pod with hostPID, / for a service of the host")
@@ -46,4 +50,23 @@ func newCommand() *cobra.Command {
 	logging.BindFlags(flag.CommandLine)
 	flags.AddGoFlagSet(flag.CommandLine)
 	return command
+}
+
+// newGoBack is what the dead-man timer of the host runs; it needs no cluster.
+func newGoBack() *cobra.Command {
+	return &cobra.Command{
+		Use:   "go-back",
+		Short: "Go back to the OS image before, if the present one was not confirmed in time (run by a timer of the host)",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			host := agent.NewSystemdHost("/")
+			defer host.Close()
+			why, err := agent.Deadman(command.Context(), host)
+			if err != nil {
+				return fmt.Errorf("go back: %w", err)
+			}
+			fmt.Fprintln(command.OutOrStdout(), why)
+			return nil
+		},
+	}
 }

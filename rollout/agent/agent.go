@@ -36,7 +36,9 @@ type Options struct {
 
 // Agent reconciles the NodeImage of its node with its host.
 type Agent struct {
-	client   client.Client
+	client client.Client
+	// live reads from the API server: that it answers shows that the node is well.
+	live     client.Reader
 	recorder events.EventRecorder
 	host     Host
 	options  Options
@@ -56,6 +58,7 @@ func Add(mgr ctrl.Manager, host Host, options Options) error {
 	}
 	agent := &Agent{
 		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder("imagemode-agent"),
 		host:     host,
 		options:  options,
@@ -80,15 +83,22 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	}
 	wasRebooting := isRebooting(in)
 	in.Attempt = settle(in)
+	in.Failed = remember(in.Failed, in.Attempt)
 	decision := decide(in)
 	in.Attempt = begin(in, decision)
 	if !wasRebooting { // a report would claim that a newer spec was seen in time
-		if err := a.report(ctx, object, statusOf(a.statusBefore(object), object.Generation, in, decision)); err != nil {
-			return ctrl.Result{}, err
+		before := a.statusBefore(object)
+		if status := statusOf(before, object.Generation, in, decision); isWorthAReport(before, status, in, decision) {
+			if err := a.report(ctx, object, status); err != nil {
+				return ctrl.Result{}, err
+			}
 		}
 		a.announce(ctx, object, in, decision)
 	}
-	a.memory.attempt = in.Attempt
+	a.memory.attempt, a.memory.failed = in.Attempt, in.Failed
+	if isUnconfirmed(in) {
+		a.noteContact(ctx, object)
+	}
 	if err := a.act(ctx, in, decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -126,9 +136,12 @@ func (a *Agent) act(ctx context.Context, in Inputs, decision Decision) error {
 		if err := writeIntent(a.host, newIntent(in, false)); err != nil {
 			return err
 		}
-		return a.start(ctx, in, bootc.UnlockArguments(), shortTimeout)
+		return a.start(ctx, in, unlockArguments(in), shortTimeout)
 	case Reboot:
 		return a.reboot(ctx, in)
+	case GoBack:
+		_, err := goBack(ctx, a.host, *in.Intent, in.BootID, in.Now)
+		return err
 	}
 	return nil
 }
@@ -143,15 +156,32 @@ func (a *Agent) start(ctx context.Context, in Inputs, arguments []string, timeou
 	return a.host.Start(ctx, unitBootc, arguments, timeout)
 }
 
-// reboot records that the image was seen ready, once per boot, and reboots.
+func unlockArguments(in Inputs) []string {
+	if maySoftReboot(in) {
+		return bootc.UnlockSoftArguments()
+	}
+	return bootc.UnlockArguments()
+}
+
+// reboot records that the image was seen ready, once per boot, and reboots. What
+// brings the node back if it does not do well is put in place before.
 func (a *Agent) reboot(ctx context.Context, in Inputs) error {
+	intent := in.Intent
 	if !isRebooting(in) {
-		if err := writeIntent(a.host, newIntent(in, true)); err != nil {
+		if err := arm(a.host, in.Spec.RollbackAfterSeconds); err != nil {
+			return fmt.Errorf("the deadline for the image could not be set on the host: %w", err)
+		}
+		fresh := newIntent(in, true)
+		if intent.isFor(in.Spec) && intent.BootID == in.BootID {
+			fresh.Soft, fresh.SoftTried = intent.Soft, intent.SoftTried // as it was unlocked
+		}
+		if err := writeIntent(a.host, fresh); err != nil {
 			return err
 		}
+		intent = &fresh
 	}
-	log.FromContext(ctx).Info("rebooting the host", "image", in.Spec.DesiredImage)
-	return a.host.Reboot(ctx)
+	log.FromContext(ctx).Info("rebooting the host", "image", in.Spec.DesiredImage, "soft", intent.Soft)
+	return a.host.Reboot(ctx, intent.Soft)
 }
 
 // announce makes an event of a failure that is new, and of a reboot.
@@ -162,6 +192,8 @@ func (a *Agent) announce(ctx context.Context, object *v1alpha1.NodeImage, in Inp
 	case isNews:
 		a.recorder.Eventf(object, nil, corev1.EventTypeWarning, string(last.Class), "Stage", "%s", last.Message)
 		log.FromContext(ctx).Info("bootc failed", "class", last.Class, "permanent", last.Permanent, "failures", last.Failures, "message", last.Message)
+	case decision.Action == GoBack && in.Intent.WentBack == "":
+		a.recorder.Eventf(object, nil, corev1.EventTypeWarning, ReasonGoingBack, "Reboot", "going back from %s to %s", in.Spec.DesiredImage, in.Intent.Previous)
 	case decision.Action == Reboot:
 		a.recorder.Eventf(object, nil, corev1.EventTypeNormal, ReasonRebooting, "Reboot", "rebooting into %s", in.Spec.DesiredImage)
 	}

@@ -23,6 +23,8 @@ const (
 	Unlock Action = "Unlock"
 	// Reboot asks for the reboot into the staged image.
 	Reboot Action = "Reboot"
+	// GoBack queues the image before and reboots into it.
+	GoBack Action = "GoBack"
 )
 
 // Reasons that a NodeImage's conditions give, beside the failure classes.
@@ -32,6 +34,8 @@ const (
 	ReasonStaged           = "Staged"
 	ReasonStagedUnlocked   = "StagedUnlocked"
 	ReasonRebooting        = "Rebooting"
+	ReasonGoingBack        = "GoingBack"
+	ReasonNoWayBack        = "NoWayBack"
 	ReasonStaging          = "Staging"
 	ReasonLocking          = "Locking"
 	ReasonUnlocking        = "Unlocking"
@@ -77,6 +81,8 @@ var rules = []rule{
 	// What cannot be seen, or cannot be updated, is not touched.
 	{"busy", whenBusy},
 	{"not manageable", whenNotManageable},
+	// A node that does not do well on the image goes back, if it can.
+	{"told to go back", whenToldToGoBack},
 	// The end of the way.
 	{"booted", whenBooted},
 	// An image that cannot work is not tried again, others not at once.
@@ -110,6 +116,9 @@ func whenRebooting(in Inputs) *Decision {
 	if !isRebooting(in) {
 		return nil
 	}
+	if in.Intent.WentBack == in.BootID {
+		return &Decision{Action: GoBack, Reason: ReasonGoingBack, Message: "the node is going down to boot the image before", Again: 10 * time.Second}
+	}
 	decision := &Decision{Action: Report, Reason: ReasonRebooting, Message: "the node is going down to boot the image", Again: 10 * time.Second}
 	if in.Intent.isFor(in.Spec) && in.Spec.Phase == v1alpha1.PhaseBooted {
 		decision.Action = Reboot
@@ -125,11 +134,15 @@ func whenRunning(in Inputs) *Decision {
 	if verb == bootc.Stage && image != in.Desired {
 		return &Decision{Action: Cancel, Reason: ReasonSuperseded, Message: "ending the download of " + image.Digest(), Again: watchInterval}
 	}
-	reason := map[bootc.Verb]string{bootc.Stage: ReasonStaging, bootc.Lock: ReasonLocking, bootc.Unlock: ReasonUnlocking}[verb]
+	reason := map[bootc.Verb]string{bootc.Stage: ReasonStaging, bootc.Lock: ReasonLocking, bootc.Unlock: ReasonUnlocking, bootc.UnlockSoft: ReasonUnlocking}[verb]
 	if reason == "" {
 		reason = ReasonBusy
 	}
-	return &Decision{Action: Report, Reason: reason, Message: "bootc is running since " + in.Command.Started.UTC().Format(time.RFC3339), Again: watchInterval}
+	message := "bootc is running since " + in.Command.Started.UTC().Format(time.RFC3339)
+	if verb == bootc.Stage {
+		message = stagingMessage
+	}
+	return &Decision{Action: Report, Reason: reason, Message: message, Again: watchInterval}
 }
 
 func whenIdle(in Inputs) *Decision {
@@ -171,6 +184,26 @@ func manageability(host *bootc.Host) (reason, message string) {
 		return string(v1alpha1.FailureHostDrift), "packages were layered on the node by hand, bootc refuses to update it: undo that with rpm-ostree reset"
 	}
 	return "", ""
+}
+
+// stagingMessage is the same before and during a download: a report less.
+const stagingMessage = "downloading the image"
+
+// whenToldToGoBack: a node that does not run the image has nothing to go back from.
+func whenToldToGoBack(in Inputs) *Decision {
+	if in.Spec.Phase != v1alpha1.PhaseRolledBack {
+		return nil
+	}
+	if !in.Host.Runs(in.Desired) {
+		if last := lastAttempt(in); last != nil && last.Class != "" {
+			return &Decision{Action: Report, Reason: string(last.Class), Message: last.Message}
+		}
+		return &Decision{Action: Report, Reason: ReasonNoWayBack, Message: "the node was told to go back from an image that it does not run"}
+	}
+	if why := whyStay(wayBackOf(in)); why != "" {
+		return &Decision{Action: Report, Reason: ReasonNoWayBack, Message: "the node cannot go back to the image before: " + why}
+	}
+	return &Decision{Action: GoBack, Reason: ReasonGoingBack, Message: "the node is going down to boot the image before", Again: 10 * time.Second}
 }
 
 // whenBooted also locks again what a withdrawn order to boot left unlocked: the
@@ -229,7 +262,7 @@ func whenNotStaged(in Inputs) *Decision {
 	if decision := waitForSecret(in); decision != nil {
 		return decision
 	}
-	return &Decision{Action: Stage, Reason: ReasonStaging, Message: "downloading the image", Again: watchInterval}
+	return &Decision{Action: Stage, Reason: ReasonStaging, Message: stagingMessage, Again: watchInterval}
 }
 
 // waitForSecret holds back what needs the registry until the credentials that

@@ -1,13 +1,19 @@
 package agent
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxFileBytes bounds every file that is read from the host.
@@ -21,12 +27,35 @@ func (h *SystemdHost) hostPath(path string) string {
 
 // BootID reads the boot id through the host's root: a machine in a container
 // has one of its own.
-func (h *SystemdHost) BootID() (string, error) {
+func (h *SystemdHost) BootID(ctx context.Context) (string, error) {
 	content, err := h.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("boot id: %w", err)
 	}
-	return strings.TrimSpace(string(content)), nil
+	count, err := h.softReboots(ctx)
+	if err != nil {
+		return "", err
+	}
+	return joinBootID(strings.TrimSpace(string(content)), count), nil
+}
+
+func joinBootID(id string, softReboots int) string {
+	if softReboots == 0 {
+		return id
+	}
+	return id + "+" + strconv.Itoa(softReboots)
+}
+
+// splitBootID is what the API has in two fields: the kubelet reports the kernel's
+// boot id alone.
+func splitBootID(joined string) (id string, softReboots int32) {
+	id, count, isSoft := strings.Cut(joined, "+")
+	if isSoft {
+		if parsed, err := strconv.ParseInt(count, 10, 32); err == nil {
+			softReboots = int32(parsed)
+		}
+	}
+	return id, softReboots
 }
 
 // ReadFile reads a file of at most 1 MiB.
@@ -70,6 +99,59 @@ func (h *SystemdHost) WriteFile(path string, content []byte, mode fs.FileMode) (
 		return err
 	}
 	return syncDirectory(directory)
+}
+
+// InstallProgram copies the running program, unless the same is there. Where the
+// host has SELinux, systemd may not start what is labelled as data of /var: the
+// copy is labelled as a program, if that is possible.
+func (h *SystemdHost) InstallProgram(path string) error {
+	own, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	target := h.hostPath(path)
+	if isSame, err := hasContent(target, own); err != nil || isSame {
+		return err
+	}
+	directory := filepath.Dir(target)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(directory, "."+filepath.Base(target)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // gone by then, if all went well
+	if _, err := io.Copy(temporary, own); err != nil {
+		return errors.Join(err, temporary.Close())
+	}
+	if err := fill(temporary, nil, 0o755); err != nil {
+		return err
+	}
+	_ = unix.Setxattr(temporary.Name(), "security.selinux", []byte("system_u:object_r:bin_t:s0\x00"), 0) // refused where there is no SELinux
+	if err := os.Rename(temporary.Name(), target); err != nil {
+		return err
+	}
+	return syncDirectory(directory)
+}
+
+// hasContent compares a file with what a reader has, and puts the reader back to
+// its beginning.
+func hasContent(path string, own io.ReadSeeker) (bool, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	there, here := sha256.New(), sha256.New()
+	_, thereErr := io.Copy(there, file)
+	_, hereErr := io.Copy(here, own)
+	_, seekErr := own.Seek(0, io.SeekStart)
+	return bytes.Equal(there.Sum(nil), here.Sum(nil)), errors.Join(thereErr, hereErr, seekErr)
 }
 
 // fill writes, flushes and closes; it closes after an error, too.

@@ -13,6 +13,11 @@ const (
 	unitBootc = "imagemode-bootc.service"
 	// unitQuery runs status and help.
 	unitQuery = "imagemode-bootc-query.service"
+	// unitRollback runs rollback: by the agent, or without one. Once per boot, as
+	// a second time would take the first back; the name makes sure of that.
+	unitRollback = "imagemode-bootc-rollback.service"
+	// unitDeadmanQuery runs status when there may be no agent.
+	unitDeadmanQuery = "imagemode-deadman-query.service"
 )
 
 // Host is the machine that the agent looks after. Paths are the host's own.
@@ -31,10 +36,15 @@ type Host interface {
 	// systemd drop it. A unit that does not exist is no error.
 	Forget(ctx context.Context, unit string) error
 	// Reboot asks for an orderly reboot and returns before it happens. Asking
-	// again is harmless.
-	Reboot(ctx context.Context) error
-	// BootID is the host's boot id; it is another after every reboot.
-	BootID() (string, error)
+	// again is harmless. A soft one restarts the userspace only, if bootc has
+	// prepared one.
+	Reboot(ctx context.Context, soft bool) error
+	// BootID is the host's boot id, with "+n" after it when the userspace was
+	// restarted n times in this boot. It is another after every reboot.
+	BootID(ctx context.Context) (string, error)
+	// InstallProgram puts the running program at a path of the host, executable,
+	// if it is not there yet.
+	InstallProgram(path string) error
 	// ReadFile returns fs.ErrNotExist for a file that is not there.
 	ReadFile(path string) ([]byte, error)
 	// WriteFile replaces a file so that, also after a power cut, either the old

@@ -29,6 +29,16 @@ type Intent struct {
 	// before the reboot was asked for. Only from there on does a boot into
 	// another image mean that the image could not be put in place.
 	Rebooting bool `json:"rebooting,omitempty"`
+	// RollbackAfterSeconds is how long after its boot the node goes back by itself
+	// if it is not confirmed; 0: never.
+	RollbackAfterSeconds int64 `json:"rollbackAfterSeconds,omitempty"`
+	// Soft: bootc was asked to prepare a soft reboot. SoftTried: an earlier reboot
+	// for the image was one, and did not bring it; the next is a full one.
+	Soft      bool `json:"soft,omitempty"`
+	SoftTried bool `json:"softTried,omitempty"`
+	// WentBack is the boot in which the node was told to go back to Previous. It
+	// does so once: a second bad boot is for a human to look at.
+	WentBack string `json:"wentBack,omitempty"`
 	// Time is when the record was written, by the host's clock.
 	Time time.Time `json:"time"`
 }
@@ -70,33 +80,56 @@ func newIntent(in Inputs, rebooting bool) Intent {
 		RetryToken: in.Spec.RetryToken,
 		BootID:     in.BootID,
 		Rebooting:  rebooting,
-		Time:       in.Now.UTC().Truncate(time.Second),
+
+		RollbackAfterSeconds: in.Spec.RollbackAfterSeconds,
+		Soft:                 maySoftReboot(in),
+		Time:                 in.Now.UTC().Truncate(time.Second),
 	}
 	if booted := in.Host.Status.Booted; booted != nil && booted.Image != nil {
 		intent.Previous = booted.Image.ImageDigest
 	}
+	if in.Intent.isFor(in.Spec) && in.Intent.Rebooting {
+		intent.SoftTried = in.Intent.Soft || in.Intent.SoftTried
+	}
 	return intent
 }
 
-// isSpent says whether the record has done its work: the node runs the image,
-// or something else is asked for and no reboot is under way. An order that was
-// taken back in the same boot counts: a later reboot will not be ours.
+// maySoftReboot says whether the userspace alone may be restarted into what is
+// staged: allowed, possible, and not tried before without success.
+func maySoftReboot(in Inputs) bool {
+	hasTried := in.Intent.isFor(in.Spec) && in.Intent.BootID != in.BootID && (in.Intent.Soft || in.Intent.SoftTried)
+	staged := in.Host.Status.Staged
+	return in.Spec.AllowSoftReboot && in.Features.SoftReboots && !hasTried && staged != nil && staged.SoftRebootCapable
+}
+
+// isSpent says whether the record has done its work: the node runs the image and
+// that was confirmed, or something else is asked for and no reboot is under way.
+// An order that was taken back in the same boot counts: a later reboot will not
+// be ours.
 func isSpent(in Inputs) bool {
 	switch {
 	case in.Intent == nil || in.Host == nil:
 		return false
-	case in.Desired.String() == in.Intent.Image && in.Host.Runs(in.Desired):
-		return true
+	case in.Intent.isFor(in.Spec) && in.Host.Runs(in.Desired):
+		return in.Spec.Phase != v1alpha1.PhaseBooted && in.Spec.Phase != v1alpha1.PhaseRolledBack
 	}
-	isTakenBack := in.Spec.Phase != v1alpha1.PhaseBooted && in.Intent.BootID == in.BootID
+	isTakenBack := in.Spec.Phase != v1alpha1.PhaseBooted && in.Spec.Phase != v1alpha1.PhaseRolledBack && in.Intent.BootID == in.BootID
 	return (isTakenBack || !in.Intent.isFor(in.Spec)) && !isRebooting(in)
+}
+
+// isUnconfirmed says whether the node runs the image and may still go back.
+func isUnconfirmed(in Inputs) bool {
+	return in.Intent != nil && in.Host != nil && in.Intent.Rebooting && in.Intent.isFor(in.Spec) && in.Host.Runs(in.Desired) && !isSpent(in)
 }
 
 // isRebooting says whether a reboot was asked for in this boot and may still
 // come: until then the host is neither touched nor reported on.
 func isRebooting(in Inputs) bool {
-	return in.Intent != nil && in.Intent.Rebooting && in.Intent.BootID == in.BootID &&
-		in.Now.Sub(in.Intent.Time) < rebootPatience
+	if in.Intent == nil || !in.Intent.Rebooting {
+		return false
+	}
+	isGoingBack := in.Intent.WentBack == in.BootID
+	return (in.Intent.BootID == in.BootID || isGoingBack) && in.Now.Sub(in.Intent.Time) < rebootPatience
 }
 
 // rebootPatience is how long an orderly shutdown may take before the reboot is

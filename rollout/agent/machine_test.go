@@ -32,6 +32,15 @@ type machine struct {
 	finalizeFails bool
 	rebootAsked   bool
 	now           func() time.Time
+	// softCapable lets the next staged image be soft-rebooted into; softPrepared
+	// is what bootc made of it. softs counts soft reboots in this boot.
+	softCapable, softPrepared, softFails bool
+	softs                                int
+	// queued: the next boot goes to rollback. rollbacks counts the boots that went
+	// there, by the image that was left.
+	queued    bool
+	rollbacks map[bootc.Reference]int
+	up        time.Duration
 }
 
 var _ Host = &machine{}
@@ -39,7 +48,7 @@ var _ Host = &machine{}
 func newMachine(image bootc.Reference, now func() time.Time) *machine {
 	return &machine{
 		boots: 1, booted: image, features: bootc.Features{UpgradeLocks: true}, now: now,
-		files: map[string][]byte{}, units: map[string]*Command{}, fails: map[string][]string{},
+		files: map[string][]byte{}, units: map[string]*Command{}, fails: map[string][]string{}, rollbacks: map[bootc.Reference]int{},
 	}
 }
 
@@ -50,7 +59,7 @@ func (m *machine) Run(_ context.Context, _ string, arguments []string, _ time.Du
 	case "switch --help":
 		return Output{Result: "success", Stdout: option("--download-only", m.features.SwitchLocks)}, nil
 	case "upgrade --help":
-		return Output{Result: "success", Stdout: option("--download-only --from-downloaded", m.features.UpgradeLocks)}, nil
+		return Output{Result: "success", Stdout: option("--download-only --from-downloaded", m.features.UpgradeLocks) + option(" --soft-reboot", m.features.SoftReboots)}, nil
 	}
 	return Output{ExitCode: 2, Result: "exit-code", Stderr: "error: unexpected argument"}, nil
 }
@@ -67,12 +76,12 @@ func (m *machine) status() string {
 		if image.IsZero() {
 			return nil
 		}
-		return map[string]any{"incompatible": false, "pinned": false, "downloadOnly": locked, "image": map[string]any{
+		return map[string]any{"incompatible": false, "pinned": false, "downloadOnly": locked, "softRebootCapable": image == m.staged && m.softCapable, "image": map[string]any{
 			"image": map[string]any{"image": image.String(), "transport": "registry"}, "imageDigest": image.Digest(), "architecture": "amd64",
 		}}
 	}
 	content, err := json.Marshal(map[string]any{"apiVersion": "org.containers.bootc/v1", "kind": "BootcHost", "status": map[string]any{
-		"booted": entry(m.booted, false), "staged": entry(m.staged, m.locked), "rollback": entry(m.rollback, false), "type": "bootcHost",
+		"booted": entry(m.booted, false), "staged": entry(m.staged, m.locked), "rollback": entry(m.rollback, false), "type": "bootcHost", "rollbackQueued": m.queued,
 	}})
 	if err != nil {
 		panic(err)
@@ -89,9 +98,14 @@ func (m *machine) Start(_ context.Context, unit string, arguments []string, _ ti
 	return nil
 }
 
-// finish lets the running command come to its end.
+// finish lets the running commands come to their end.
 func (m *machine) finish() {
-	command := m.units[unitBootc]
+	m.finishUnit(unitRollback)
+	m.finishUnit(unitBootc)
+}
+
+func (m *machine) finishUnit(unit string) {
+	command := m.units[unit]
 	if command == nil || command.State != CommandRunning {
 		return
 	}
@@ -104,15 +118,20 @@ func (m *machine) finish() {
 	}
 	command.Output = Output{Result: "success"}
 	switch {
+	case verb == bootc.Rollback && m.rollback.IsZero():
+		command.Output = Output{ExitCode: 1, Result: "exit-code", Stderr: "error: No rollback available"}
+	case verb == bootc.Rollback:
+		m.queued, m.staged, m.locked = !m.queued, bootc.Reference{}, false
 	case verb == bootc.Stage && image == m.booted:
 	case verb == bootc.Stage:
 		m.staged, m.locked = image, slices.Contains(command.Arguments, "--download-only")
+		m.softPrepared = false
 	case m.staged.IsZero():
 		command.Output = Output{ExitCode: 1, Result: "exit-code", Stderr: "error: No staged deployment found"}
 	case verb == bootc.Lock:
 		m.locked = true
-	case verb == bootc.Unlock:
-		m.locked = false
+	case verb == bootc.Unlock, verb == bootc.UnlockSoft:
+		m.locked, m.softPrepared = false, verb == bootc.UnlockSoft && m.softCapable
 	}
 }
 
@@ -128,9 +147,10 @@ func (m *machine) Forget(_ context.Context, unit string) error {
 	return nil
 }
 
-func (m *machine) Reboot(context.Context) error {
+func (m *machine) Reboot(_ context.Context, soft bool) error {
 	if !m.rebootAsked {
 		m.calls = append(m.calls, "reboot")
+		m.softPrepared = m.softPrepared && soft
 	}
 	m.rebootAsked = true
 	return nil
@@ -138,15 +158,29 @@ func (m *machine) Reboot(context.Context) error {
 
 // reboot is what happens at a reboot: asked for, or not.
 func (m *machine) reboot() {
-	if !m.staged.IsZero() && !m.locked && !m.finalizeFails {
+	isSoft := m.softPrepared && m.rebootAsked
+	switch {
+	case m.queued: // by then nothing is staged any more
+	case isSoft && m.softFails: // the userspace comes back as it was
+	case !m.staged.IsZero() && !m.locked && !m.finalizeFails:
 		m.booted, m.rollback = m.staged, m.booted
 	}
+	softs := m.softs + 1
 	m.restart()
+	if isSoft {
+		m.boots--
+		m.softs = softs
+	}
 }
 
 // restart is what every start of the machine does, a power cut included.
 func (m *machine) restart() {
+	if m.queued { // the order of boot entries is on disk
+		m.rollbacks[m.booted]++
+		m.booted, m.rollback = m.rollback, m.booted
+	}
 	m.boots++
+	m.softs, m.up, m.queued, m.softPrepared = 0, 0, false, false
 	m.staged, m.locked, m.rebootAsked, m.finalizeFails = bootc.Reference{}, false, false, false
 	m.units = map[string]*Command{}
 	for path := range m.files {
@@ -156,9 +190,19 @@ func (m *machine) restart() {
 	}
 }
 
-func (m *machine) BootID() (string, error) { return fmt.Sprintf("boot-%d", m.boots), nil }
+func (m *machine) BootID(context.Context) (string, error) {
+	return joinBootID(fmt.Sprintf("boot-%d", m.boots), m.softs), nil
+}
+
+func (m *machine) InstallProgram(path string) error {
+	m.files[path] = []byte("program")
+	return nil
+}
 
 func (m *machine) ReadFile(path string) ([]byte, error) {
+	if path == "/proc/uptime" {
+		return []byte(fmt.Sprintf("%.2f 0.00\n", m.up.Seconds())), nil
+	}
 	content, isThere := m.files[path]
 	if !isThere {
 		return nil, fs.ErrNotExist
@@ -167,7 +211,7 @@ func (m *machine) ReadFile(path string) ([]byte, error) {
 }
 
 func (m *machine) WriteFile(path string, content []byte, mode fs.FileMode) error {
-	if mode != 0o600 {
+	if isUnit := strings.HasPrefix(path, "/etc/systemd/system/"); mode != 0o600 && !isUnit {
 		return fmt.Errorf("%s would be written with mode %o", path, mode)
 	}
 	m.files[path] = content

@@ -26,15 +26,20 @@ func TestModel(t *testing.T) {
 		b.machine.features.SwitchLocks = true // without it, a staged image is unlocked for a moment
 		images := []bootc.Reference{imageA, imageB, imageC}
 		ordered := map[bootc.Reference]bool{imageA: true}
+		orders := map[bootc.Reference]int{}
 		order := func(image bootc.Reference, phase v1alpha1.NodeImagePhase, token string) {
 			b.order(image, phase)
 			object := b.object()
 			object.Spec.RetryToken = token
+			if phase == v1alpha1.PhaseBooted {
+				object.Spec.RollbackAfterSeconds = 600
+			}
 			if err := b.client.Update(context.Background(), object); err != nil {
 				rt.Fatal(err)
 			}
 			if phase == v1alpha1.PhaseBooted {
 				ordered[image] = true
+				orders[image]++
 			}
 		}
 		pass := func(rt *rapid.T) {
@@ -43,7 +48,7 @@ func TestModel(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if spec := b.object().Spec; b.machine.rebootAsked && !wasAsked && (spec.Phase != v1alpha1.PhaseBooted || b.machine.staged.String() != spec.DesiredImage || b.machine.locked) {
+			if spec := b.object().Spec; b.machine.rebootAsked && !wasAsked && !b.machine.queued && (spec.Phase != v1alpha1.PhaseBooted || b.machine.staged.String() != spec.DesiredImage || b.machine.locked) {
 				rt.Fatalf("reboot asked for with order %+v, staged %s, locked %t", spec, b.machine.staged, b.machine.locked)
 			}
 		}
@@ -53,13 +58,22 @@ func TestModel(t *testing.T) {
 				if !ordered[b.machine.booted] {
 					rt.Fatalf("the node runs %s, which nobody ordered", b.machine.booted)
 				}
+				for image, count := range b.machine.rollbacks {
+					if count > orders[image] {
+						rt.Fatalf("the node went back from %s %d times, ordered to boot it %d times", image, count, orders[image])
+					}
+				}
 			},
 			"pass": pass, "pass 2": pass, "pass 3": pass, "pass 4": pass,
 			"command ends":   func(*rapid.T) { b.machine.finish() },
 			"command ends 2": func(*rapid.T) { b.machine.finish() },
-			"time goes on":   func(rt *rapid.T) { b.now = b.now.Add(rapid.SampledFrom(steppings).Draw(rt, "by")) },
+			"time goes on": func(rt *rapid.T) {
+				by := rapid.SampledFrom(steppings).Draw(rt, "by")
+				b.now = b.now.Add(by)
+				b.machine.up += max(by, 0) // nobody sets this one
+			},
 			"order": func(rt *rapid.T) {
-				phase := rapid.SampledFrom([]v1alpha1.NodeImagePhase{v1alpha1.PhaseIdle, v1alpha1.PhaseStaged, v1alpha1.PhaseBooted, v1alpha1.PhaseBooted}).Draw(rt, "phase")
+				phase := rapid.SampledFrom([]v1alpha1.NodeImagePhase{v1alpha1.PhaseIdle, v1alpha1.PhaseStaged, v1alpha1.PhaseBooted, v1alpha1.PhaseBooted, v1alpha1.PhaseRolledBack}).Draw(rt, "phase")
 				order(rapid.SampledFrom(images).Draw(rt, "image"), phase, rapid.SampledFrom([]string{"", "x"}).Draw(rt, "token"))
 			},
 			"registry fails": func(rt *rapid.T) {
@@ -75,16 +89,20 @@ func TestModel(t *testing.T) {
 				b.machine.restart()
 				b.startAgent(b.agent.options.PullSecretDir)
 			},
+			"dead-man":       func(*rapid.T) { b.deadman() },
 			"agent restarts": func(*rapid.T) { b.startAgent(b.agent.options.PullSecretDir) },
 		})
 		b.machine.fails, b.machine.finalizeFails = map[string][]string{}, false
 		order(imageB, v1alpha1.PhaseBooted, "end")
 		for range 3 {
 			b.settleDown()
+			b.pause(rebootPatience)
 		}
 		if b.machine.booted != imageB {
 			rt.Fatalf("at the end the node runs %s: %+v", b.machine.booted, b.object().Status)
 		}
+		order(imageB, v1alpha1.PhaseStaged, "end") // confirmed
+		b.settleDown()
 		writes := b.writes
 		b.settleDown()
 		if b.writes != writes {

@@ -26,6 +26,8 @@ type Inputs struct {
 	Desired bootc.Reference
 	// Attempt is the last one, settled; nil when there was none.
 	Attempt *v1alpha1.Attempt
+	// Failed are the images that failed on this node for good.
+	Failed []v1alpha1.Attempt
 
 	BootID string
 	// Host is bootc's status; nil as long as it was never read in this boot.
@@ -48,7 +50,8 @@ type memory struct {
 	host     *bootc.Host
 	features *bootc.Features
 	attempt  *v1alpha1.Attempt
-	// seeded is set once attempt was taken over from the API.
+	failed   []v1alpha1.Attempt
+	// seeded is set once attempt and failed were taken over from the API.
 	seeded bool
 }
 
@@ -60,11 +63,14 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 		in.Desired = desired
 	}
 	var err error
-	if in.BootID, err = a.host.BootID(); err != nil {
+	if in.BootID, err = a.host.BootID(ctx); err != nil {
 		return in, err
 	}
-	a.recall(in.BootID, object.Status.LastAttempt)
-	in.Attempt = a.memory.attempt
+	a.recall(in.BootID, object.Status)
+	in.Attempt, in.Failed = a.memory.attempt, a.memory.failed
+	if failure := recollect(in.Failed, in.Spec.DesiredImage, in.Spec.RetryToken); failure != nil {
+		in.Attempt = failure // it was another image's turn meanwhile
+	}
 	if in.Intent, err = readIntent(a.host); err != nil {
 		log.FromContext(ctx).Error(err, "the record of a pending boot is unreadable and is ignored")
 	}
@@ -80,14 +86,14 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 	return in, nil
 }
 
-// recall forgets what does not outlive a boot, and takes the last attempt from
-// the API once: from then on memory is newer than the cache.
-func (a *Agent) recall(bootID string, attempt *v1alpha1.Attempt) {
+// recall forgets what does not outlive a boot, and takes the attempts from the
+// API once: from then on memory is newer than the cache.
+func (a *Agent) recall(bootID string, status v1alpha1.NodeImageStatus) {
 	if a.memory.bootID != bootID {
-		a.memory = memory{bootID: bootID, attempt: a.memory.attempt, seeded: a.memory.seeded}
+		a.memory = memory{bootID: bootID, attempt: a.memory.attempt, failed: a.memory.failed, seeded: a.memory.seeded}
 	}
 	if !a.memory.seeded {
-		a.memory.attempt, a.memory.seeded = attempt.DeepCopy(), true
+		a.memory.attempt, a.memory.failed, a.memory.seeded = status.LastAttempt.DeepCopy(), status.DeepCopy().FailedImages, true
 	}
 }
 

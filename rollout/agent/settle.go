@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,11 +28,7 @@ func settle(in Inputs) *v1alpha1.Attempt {
 	case in.Desired.IsZero() || in.Host == nil:
 		return in.Attempt
 	case cameBackOld(in):
-		return failed(in, bootc.Failure{
-			Class: v1alpha1.FailureFinalizeFailed, Permanent: true,
-			Message: "the node was rebooted to boot the image and came back on " + bootedDigest(in) +
-				": see the journal of ostree-finalize-staged.service in the boot before this one",
-		})
+		return failed(in, failedBoot(in))
 	case in.Command.State != CommandFinished || in.Busy != "":
 		return in.Attempt
 	}
@@ -46,9 +43,25 @@ func settle(in Inputs) *v1alpha1.Attempt {
 }
 
 // cameBackOld says whether the node was rebooted for the image and runs another.
-// The boot id decides, never the time.
+// The boot id decides, never the time. A soft reboot that did not bring the image
+// is no failure yet: a full one follows.
 func cameBackOld(in Inputs) bool {
-	return in.Intent.isFor(in.Spec) && in.Intent.Rebooting && in.Intent.BootID != in.BootID && !in.Host.Runs(in.Desired)
+	return in.Intent.isFor(in.Spec) && in.Intent.Rebooting && !in.Intent.Soft && in.Intent.BootID != in.BootID && !in.Host.Runs(in.Desired)
+}
+
+// failedBoot tells a node that went back from one that never left.
+func failedBoot(in Inputs) bootc.Failure {
+	if in.Intent.WentBack != "" {
+		return bootc.Failure{
+			Class: v1alpha1.FailureRolledBack, Permanent: true,
+			Message: "the node booted the image, was not confirmed on it and went back to " + bootedDigest(in) + ": see the journal of the boot before this one",
+		}
+	}
+	return bootc.Failure{
+		Class: v1alpha1.FailureFinalizeFailed, Permanent: true,
+		Message: "the node was rebooted to boot the image and came back on " + bootedDigest(in) +
+			": see the journal of ostree-finalize-staged.service in the boot before this one",
+	}
 }
 
 // judge says how a finished command failed. bootc exits with 0 for every
@@ -78,7 +91,7 @@ func hasEffect(in Inputs, verb bootc.Verb) bool {
 	switch verb {
 	case bootc.Lock:
 		return in.Host.Status.Staged.DownloadOnly
-	case bootc.Unlock:
+	case bootc.Unlock, bootc.UnlockSoft:
 		return !in.Host.Status.Staged.DownloadOnly
 	}
 	return true
@@ -99,6 +112,28 @@ func failed(in Inputs, failure bootc.Failure) *v1alpha1.Attempt {
 		}
 	}
 	return &attempt
+}
+
+// maxFailedImages is the limit of NodeImage.status.failedImages in the API.
+const maxFailedImages = 8
+
+// remember adds an attempt that failed for good to those known before.
+func remember(known []v1alpha1.Attempt, attempt *v1alpha1.Attempt) []v1alpha1.Attempt {
+	if attempt == nil || !attempt.Permanent || recollect(known, attempt.Image, attempt.RetryToken) != nil {
+		return known
+	}
+	known = append(slices.Clone(known), *attempt)
+	return known[max(len(known)-maxFailedImages, 0):]
+}
+
+// recollect finds the failure of an image under a token; nil when there is none.
+func recollect(known []v1alpha1.Attempt, image, retryToken string) *v1alpha1.Attempt {
+	for i := range known {
+		if known[i].Image == image && known[i].RetryToken == retryToken {
+			return known[i].DeepCopy()
+		}
+	}
+	return nil
 }
 
 // begin is the attempt that starts with the decision: it is reported before the

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,8 +24,9 @@ const fieldManager = client.FieldOwner("imagemode-agent")
 func statusOf(before v1alpha1.NodeImageStatus, generation int64, in Inputs, decision Decision) v1alpha1.NodeImageStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration = generation
-	status.BootID = in.BootID
+	status.BootID, status.SoftReboots = splitBootID(in.BootID)
 	status.LastAttempt = in.Attempt.DeepCopy()
+	status.FailedImages = in.Failed
 	if in.Host != nil {
 		status.Booted = hostImage(in.Host.Status.Booted)
 		status.Staged = hostImage(in.Host.Status.Staged)
@@ -66,6 +68,11 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 		})
 	}
 	setManageable(set, in)
+	if why := whyNoWayBack(in); why != "" {
+		set(v1alpha1.ConditionRollbackReady, false, "NoWayBack", why)
+	} else {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionRollbackReady)
+	}
 	if decision.Reason == ReasonIdle {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStaged)
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionBooted)
@@ -100,11 +107,48 @@ func setManageable(set func(kind string, isTrue bool, reason, message string), i
 	set(v1alpha1.ConditionManageable, true, "BootcHost", "the node was booted from a container image")
 }
 
-// report writes the status if it differs from what was read.
-func (a *Agent) report(ctx context.Context, object *v1alpha1.NodeImage, status v1alpha1.NodeImageStatus) error {
-	if equality.Semantic.DeepEqual(a.statusBefore(object), status) {
-		return nil
+// quietTime is how long a step that takes seconds may go on before it is
+// reported: each report is a write, and a thousand nodes take each step.
+const quietTime = time.Minute
+
+// isWorthAReport says whether somebody may wait for what has changed. A step on
+// the way (lock, unlock, reboot) is not reported, nor is that a node with nothing
+// left to do has seen a newer spec.
+func isWorthAReport(before, after v1alpha1.NodeImageStatus, in Inputs, decision Decision) bool {
+	switch {
+	case equality.Semantic.DeepEqual(before, after):
+		return false
+	case before.BootID != after.BootID || before.SoftReboots != after.SoftReboots || !isSameAttempt(before.LastAttempt, after.LastAttempt):
+		return true
+	case decision.Action == Lock || decision.Action == Unlock || decision.Action == Reboot:
+		return false
+	case in.Command.State == CommandRunning && decision.Reason != ReasonStaging && in.Now.Sub(in.Command.Started) < quietTime:
+		return false
+	case decision.Reason == ReasonBooted:
+		return !equality.Semantic.DeepEqual(withoutGenerations(before), withoutGenerations(after))
 	}
+	return true
+}
+
+// isSameAttempt says whether two attempts tell the same.
+func isSameAttempt(a, b *v1alpha1.Attempt) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Image == b.Image && a.RetryToken == b.RetryToken && a.Class == b.Class && a.Failures == b.Failures
+}
+
+func withoutGenerations(status v1alpha1.NodeImageStatus) v1alpha1.NodeImageStatus {
+	bare := *status.DeepCopy()
+	bare.ObservedGeneration = 0
+	for i := range bare.Conditions {
+		bare.Conditions[i].ObservedGeneration = 0
+	}
+	return bare
+}
+
+// report writes the status.
+func (a *Agent) report(ctx context.Context, object *v1alpha1.NodeImage, status v1alpha1.NodeImageStatus) error {
 	apply, err := statusApplyConfiguration(object.Name, status)
 	if err != nil {
 		return err

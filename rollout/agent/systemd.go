@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,12 +137,20 @@ func dialSocketBlocking(path string, isBus bool) (*dbus.Conn, error) {
 	return connection, nil
 }
 
+// softRebootIfPrepared is logind's flag for RebootWithFlags: restart only the
+// userspace if the next root is set up. systemd before 254 refuses it.
+const softRebootIfPrepared = uint64(1) << 3
+
 // Reboot asks logind, which lets the kubelet end its pods first (it holds a
-// delaying inhibitor), and systemd itself where there is no logind.
-func (h *SystemdHost) Reboot(ctx context.Context) error {
+// delaying inhibitor), and systemd itself where there is no logind. A soft
+// reboot that is refused becomes a full one.
+func (h *SystemdHost) Reboot(ctx context.Context, soft bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	loginError := h.rebootByLogind(ctx)
+	if soft && h.rebootByLogind(ctx, "RebootWithFlags", softRebootIfPrepared) == nil {
+		return nil
+	}
+	loginError := h.rebootByLogind(ctx, "Reboot", false)
 	if loginError == nil {
 		return nil
 	}
@@ -154,14 +164,62 @@ func (h *SystemdHost) Reboot(ctx context.Context) error {
 	return nil
 }
 
-func (h *SystemdHost) rebootByLogind(ctx context.Context) error {
+// rebootMessage is what users that are logged in are told.
+const rebootMessage = "imagemode: the node reboots into another OS image"
+
+func (h *SystemdHost) rebootByLogind(ctx context.Context, method string, argument any) error {
 	connection, err := h.dialBus()
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
 	manager := connection.Object("org.freedesktop.login1", "/org/freedesktop/login1")
-	return manager.CallWithContext(ctx, "org.freedesktop.login1.Manager.Reboot", 0, false).Err
+	// That nobody could be told is no reason to stay.
+	_ = manager.CallWithContext(ctx, "org.freedesktop.login1.Manager.SetWallMessage", 0, rebootMessage, true).Err
+	return manager.CallWithContext(ctx, "org.freedesktop.login1.Manager."+method, 0, argument).Err
+}
+
+// softReboots is how often systemd restarted the userspace in this boot; 0 where
+// it does not know (before 254).
+func (h *SystemdHost) softReboots(ctx context.Context) (int, error) {
+	connection, err := h.connect()
+	if err != nil {
+		return 0, err
+	}
+	answer, err := managerProperty(ctx, connection, "SoftRebootsCount")
+	var dbusError dbus.Error
+	if errors.As(err, &dbusError) {
+		return 0, nil //nolint:nilerr // a systemd without the property says so
+	}
+	if err != nil {
+		return 0, fmt.Errorf("number of soft reboots: %w", err)
+	}
+	fields := strings.Fields(answer) // printed with its type: "@u 1"
+	if len(fields) == 0 {
+		return 0, nil
+	}
+	return strconv.Atoi(fields[len(fields)-1])
+}
+
+// managerProperty bounds a call that go-systemd makes without a context.
+func managerProperty(ctx context.Context, connection *systemd.Conn, name string) (string, error) {
+	type answer struct {
+		value string
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := connection.GetManagerProperty(name)
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(callTimeout):
+		return "", fmt.Errorf("systemd does not answer within %s", callTimeout)
+	}
 }
 
 // makeOutputDirectory makes the directory that units write to. What bootc

@@ -64,6 +64,11 @@ const (
 	Lock Verb = "lock"
 	// Unlock makes the next reboot apply the staged image.
 	Unlock Verb = "unlock"
+	// UnlockSoft is Unlock that also prepares a soft reboot into the image, if
+	// that is possible.
+	UnlockSoft Verb = "unlock-soft"
+	// Rollback makes the next reboot go to the rollback entry.
+	Rollback Verb = "rollback"
 )
 
 // Verb is what a command does to the host.
@@ -90,10 +95,22 @@ func UnlockArguments() []string {
 	return []string{Path, "upgrade", "--quiet", "--from-downloaded"}
 }
 
+// UnlockSoftArguments unlocks what is staged and prepares a soft reboot into it
+// where kernel, kernel arguments and SELinux policy allow one.
+func UnlockSoftArguments() []string {
+	return append(UnlockArguments(), "--soft-reboot=auto")
+}
+
+// RollbackArguments queues the rollback entry for the next boot and drops what
+// is staged. Run twice it queues the present system again.
+func RollbackArguments() []string { return []string{Path, "rollback"} }
+
 // Describe says what a command made by this package does: its verb and, for
 // Stage, the image. The verb is empty for any other command.
 func Describe(arguments []string) (Verb, Reference) {
 	switch {
+	case slices.Equal(arguments, RollbackArguments()):
+		return Rollback, Reference{}
 	case len(arguments) < 3 || arguments[0] != Path:
 		return "", Reference{}
 	case arguments[1] == "switch":
@@ -106,6 +123,8 @@ func Describe(arguments []string) (Verb, Reference) {
 		return Lock, Reference{}
 	case slices.Equal(arguments, UnlockArguments()):
 		return Unlock, Reference{}
+	case slices.Equal(arguments, UnlockSoftArguments()):
+		return UnlockSoft, Reference{}
 	}
 	return "", Reference{}
 }

@@ -11,6 +11,8 @@ type Features struct {
 	// Without it (before bootc 1.12) an image cannot be staged locked, and any
 	// reboot applies it.
 	UpgradeLocks bool
+	// SoftReboots: `bootc upgrade` has --soft-reboot.
+	SoftReboots bool
 }
 
 // ParseFeatures reads the help texts of `bootc switch` and `bootc upgrade`.
@@ -18,6 +20,7 @@ func ParseFeatures(switchHelp, upgradeHelp string) Features {
 	return Features{
 		SwitchLocks:  hasOption(switchHelp, "--download-only"),
 		UpgradeLocks: hasOption(upgradeHelp, "--download-only") && hasOption(upgradeHelp, "--from-downloaded"),
+		SoftReboots:  hasOption(upgradeHelp, "--soft-reboot"),
 	}
 }
 

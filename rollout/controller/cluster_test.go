@@ -44,7 +44,15 @@ type cluster struct {
 	// writes counts the controller's writes; it crashes at the one that
 	// crashAt names, before (or, when late, after) it had an effect.
 	writes, crashAt int
+	// evictions are those of the writes that are no writes to our objects.
+	evictions int
 	crashLate       bool
+	// rivalAt is the write before which a second controller, that believes to
+	// be the leader, makes a whole pass.
+	rivalAt int
+	isRival bool
+	// again is when the controller wants to look next; 0 for never.
+	again time.Duration
 	// blocked are pods that their budget keeps.
 	blocked map[string]bool
 	serial  int
@@ -64,6 +72,11 @@ type testMachine struct {
 	meddled bool
 	// failed is the image that did not come up: the machine runs the old one.
 	failed *v1alpha1.Attempt
+	// previous is the image to go back to; rollbacks counts by image and token.
+	previous  string
+	rollbacks map[string]int
+	// isUnhealthyOn is the image on which the condition AppHealthy is False.
+	isUnhealthyOn string
 }
 
 // newScheme holds no more kinds than are used: the client in memory goes through
@@ -103,7 +116,7 @@ func newClusterOn(t failer, nodes int, server client.WithWatch) *cluster {
 
 // startController starts the controller anew, with nothing in memory.
 func (c *cluster) startController() {
-	c.crashAt = 0
+	c.crashAt, c.rivalAt = 0, 0
 	faulty := interceptor.NewClient(c.client, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return c.write(func() error { return w.Create(ctx, object, options...) })
@@ -124,6 +137,7 @@ func (c *cluster) startController() {
 			if c.blocked[object.GetName()] {
 				return tooManyRequests()
 			}
+			c.evictions++
 			return c.write(func() error { return w.SubResource(name).Create(ctx, object, sub, options...) })
 		},
 	})
@@ -161,6 +175,11 @@ func tooManyRequests() error {
 // write makes a write of the controller, unless it crashes there.
 func (c *cluster) write(do func() error) error {
 	c.writes++
+	if c.writes == c.rivalAt && !c.isRival {
+		c.isRival = true
+		c.pass()
+		c.isRival = false
+	}
 	isLast := c.writes == c.crashAt
 	if isLast && !c.crashLate {
 		panic(errCrash)
@@ -179,15 +198,23 @@ func (c *cluster) reconcile() {
 	c.t.Helper()
 	defer func() {
 		if cause := recover(); cause == errCrash { //nolint:errorlint // thrown above
+			c.isRival = false
 			c.startController()
 		} else if cause != nil {
 			panic(cause)
 		}
 	}()
-	_, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
+	c.pass()
+}
+
+// pass makes one pass of a controller.
+func (c *cluster) pass() {
+	c.t.Helper()
+	result, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
 	if err != nil {
 		c.t.Fatalf("reconcile: %v", err)
 	}
+	c.again = result.RequeueAfter
 }
 
 func (c *cluster) create(object client.Object) {
@@ -200,8 +227,13 @@ func (c *cluster) create(object client.Object) {
 func (c *cluster) addNode() {
 	c.serial++
 	name := fmt.Sprintf("worker-%d", c.serial)
-	c.machines[name] = &testMachine{boots: 1, booted: imageA}
+	for _, other := range c.machines {
+		other.meddled = other.meddled || len(c.machines) == 1 // it was not cordoned, being the only one
+	}
+	c.machines[name] = &testMachine{boots: 1, booted: imageA, rollbacks: map[string]int{}}
 	node := newNode(c.serial).Node
+	node.Labels[corev1.LabelTopologyZone] = []string{"a", "b"}[c.serial/2%2]
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "AppHealthy", Status: corev1.ConditionTrue})
 	node.UID = types.UID(fmt.Sprintf("%s-uid-%d", name, c.serial))
 	c.create(node)
 	c.addPod(name)
@@ -304,6 +336,9 @@ func (c *cluster) act(name string) {
 	target := image.Spec.DesiredImage
 	isFailed := m.failed != nil && m.failed.Image == target && m.failed.RetryToken == image.Spec.RetryToken
 	switch {
+	case image.Spec.Phase == v1alpha1.PhaseRolledBack && m.booted == target && m.previous != "":
+		m.leaving = m.previous
+		return
 	case image.Spec.Phase == v1alpha1.PhaseIdle, m.booted == target, isFailed:
 	case m.staged != target:
 		m.staged = target
@@ -314,22 +349,34 @@ func (c *cluster) act(name string) {
 	c.report(name)
 }
 
-// goDown is the reboot; imageC never comes up, the machine then runs A.
+// goDown is the reboot; imageC never comes up, and imageD on every second
+// machine: they then run what they had.
 func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 	c.t.Helper()
 	m := c.machines[name]
 	c.checkReboot(name, m.leaving)
-	m.booted = m.leaving
-	if m.leaving == imageC {
-		m.booted = imageA
-		m.failed = &v1alpha1.Attempt{Image: imageC, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
-		if image != nil {
-			m.failed.RetryToken = image.Spec.RetryToken
+	token := ""
+	if image != nil {
+		token = image.Spec.RetryToken
+	}
+	isBroken := m.leaving == imageC || (m.leaving == imageD && m.isBrokenOnD())
+	switch {
+	case m.leaving == m.previous && image != nil && image.Spec.Phase == v1alpha1.PhaseRolledBack:
+		m.failed = &v1alpha1.Attempt{Image: m.booted, Class: v1alpha1.FailureRolledBack, Permanent: true, RetryToken: token}
+		if m.rollbacks[m.booted+token]++; m.rollbacks[m.booted+token] > 1 {
+			c.t.Fatalf("%s went back twice from %s", name, m.booted)
 		}
+		m.booted, m.previous = m.previous, ""
+	case isBroken:
+		m.failed = &v1alpha1.Attempt{Image: m.leaving, Class: v1alpha1.FailureFinalizeFailed, Permanent: true, RetryToken: token}
+	default:
+		m.booted, m.previous = m.leaving, m.booted
 	}
 	m.boots, m.isDown, m.staged, m.leaving, m.meddled = m.boots+1, true, "", "", false
 	c.kubelet(name)
 }
+
+func (m *testMachine) isBrokenOnD() bool { return m.isUnhealthyOn == "" && m.boots%2 == 0 }
 
 // kubelet brings the Node's status in line with the machine.
 func (c *cluster) kubelet(name string) {
@@ -342,6 +389,10 @@ func (c *cluster) kubelet(name string) {
 		node.Status.NodeInfo.BootID = fmt.Sprintf("boot-%d", m.boots)
 	}
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = status, metav1.NewTime(c.now)
+	node.Status.Conditions[1].Status = corev1.ConditionTrue
+	if m.isUnhealthyOn == m.booted {
+		node.Status.Conditions[1].Status = corev1.ConditionFalse
+	}
 	if err := c.client.Status().Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
 	}
@@ -364,24 +415,26 @@ func (c *cluster) report(name string) {
 	}
 }
 
-// settle lets everything go on, without crashes, until nothing more happens.
+// settle lets everything go on, without crashes, until nothing more happens: for
+// so long that no deadline is left that a controller with something to wait for
+// could have in mind.
 func (c *cluster) settle() {
 	c.t.Helper()
-	c.crashAt = 0
+	c.crashAt, c.rivalAt = 0, 0
 	quiet := 0
-	for range 400 {
+	for range 3000 {
 		before := c.writes
 		c.reconcile()
 		for name := range c.machines {
 			c.act(name)
 		}
-		c.now = c.now.Add(10 * time.Second)
+		c.now = c.now.Add(max(10*time.Second, c.again))
 		if quiet++; c.writes != before {
 			quiet = 0
 		}
-		if quiet == 3 {
+		if (quiet == 3 && c.again == 0) || quiet == 50 {
 			return
 		}
 	}
-	c.t.Fatalf("no end after 400 rounds: %+v", c.rollout().Status)
+	c.t.Fatalf("no end after 3000 rounds: %+v", c.rollout().Status)
 }

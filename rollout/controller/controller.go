@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
@@ -22,6 +23,9 @@ type Options struct {
 	// Clock is the time; nil means time.Now. Only this clock decides about
 	// deadlines: those of nodes may be wrong.
 	Clock func() time.Time
+	// NodeName is the node that this controller runs on: it is updated last.
+	// Empty: it takes its turn like any other.
+	NodeName string
 }
 
 // Reconciler reconciles ImageRollouts.
@@ -32,6 +36,9 @@ type Reconciler struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Options  Options
+
+	// written is when the status of a rollout was written last, by name.
+	written map[string]time.Time
 }
 
 const (
@@ -41,8 +48,12 @@ const (
 	// secretInterval is how often a pull secret is looked at: Secrets are not
 	// watched, so that the controller needs no right to list them.
 	secretInterval = time.Minute
-	// deadlineInterval is how late a missed reboot deadline may be noticed.
+	// deadlineInterval is how late a missed reboot deadline, or a pod of a gate
+	// that has become Ready, may be noticed.
 	deadlineInterval = 30 * time.Second
+	// statusInterval is how long numbers alone may wait to be written: of a
+	// thousand nodes that stage, each changes one.
+	statusInterval = 15 * time.Second
 )
 
 // finalizerSlots keeps a rollout that is deleted until the nodes in its slots
@@ -64,6 +75,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	rollout := &v1alpha1.ImageRollout{}
 	if err := r.Live.Get(ctx, request.NamespacedName, rollout); err != nil {
 		if apierrors.IsNotFound(err) {
+			forget(request.Name)
+			delete(r.written, request.Name)
 			return ctrl.Result{}, r.removeLeftovers(ctx, request.Name)
 		}
 		return ctrl.Result{}, err
@@ -72,103 +85,166 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	scope, answer, err := r.plan(ctx, rollout, hash, problem)
+	scope, err := r.gather(ctx, r.Client, rollout, hash, problem)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	failed := r.applyImages(ctx, scope, answer)
-	slots, steps := r.carryOutSlots(ctx, scope, failed)
-	slots = append(slots, answer.Grants...)
-	if err := r.finish(ctx, scope, statusOf(scope, slots, answer.Held), steps); err != nil {
+	failed := r.applyImages(ctx, scope, schedule(scope))
+	progress := r.carryOutSlots(ctx, scope, failed)
+	next, answer, err := r.grant(ctx, scope, progress)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: nextLook(scope, slots)}, joined(failed)
+	status := statusOf(next, append(progress.slots, answer.Grants...), answer.Held)
+	wait, err := r.finish(ctx, scope, status, progress.steps)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	observe(next, status)
+	return ctrl.Result{RequeueAfter: shortest(wait, nextLook(next, status.Slots))}, joined(failed)
 }
 
-// plan schedules on what the cache shows; before a slot is given it looks once
-// more, past the cache, and that answer counts.
-func (r *Reconciler) plan(ctx context.Context, rollout *v1alpha1.ImageRollout, hash, problem string) (*Scope, Schedule, error) {
-	for _, reader := range []client.Reader{r.Client, r.Live} {
-		scope, err := gather(ctx, reader, rollout, r.now())
-		if err != nil {
+func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRollout, hash, problem string) (*Scope, error) {
+	scope, err := gather(ctx, reader, rollout, r.now())
+	if err != nil {
+		return nil, err
+	}
+	scope.PullSecretHash, scope.Problem = hash, problem
+	scope.Cluster.ControllerNode = r.Options.NodeName
+	return scope, nil
+}
+
+// grant gives slots on what the cache shows; before one is given it looks once
+// more, past the cache, and that answer counts. It returns the scope as it will
+// be when the slots that are left are written.
+func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress) (*Scope, Schedule, error) {
+	next := scope.after(progress.slots, progress.skipped)
+	answer := schedule(next)
+	if len(answer.Grants) == 0 {
+		return next, answer, nil
+	}
+	live, err := r.gather(ctx, r.Live, scope.Rollout, scope.PullSecretHash, scope.Problem)
+	if err != nil {
+		return nil, Schedule{}, err
+	}
+	next = live.after(progress.slots, progress.skipped)
+	answer = schedule(next)
+	if grantsControlPlane(next, answer.Grants) {
+		if next.Cluster.Etcd, err = r.readEtcd(ctx); err != nil {
 			return nil, Schedule{}, err
 		}
-		scope.PullSecretHash, scope.Problem = hash, problem
-		answer := schedule(scope)
-		if len(answer.Grants) == 0 || reader == r.Live {
-			return scope, answer, nil
-		}
+		answer = schedule(next)
 	}
-	panic("the live reader comes last")
+	return next, answer, nil
+}
+
+// progress is what came of carrying out the slots.
+type progress struct {
+	slots   []v1alpha1.Slot
+	skipped []v1alpha1.SkippedNode
+	steps   []notice
 }
 
 // carryOutSlots carries out the written phase of every slot and returns the
 // slots as they are to be written next. A slot whose node or NodeImage could
 // not be changed stays as it is.
-func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map[string]error) ([]v1alpha1.Slot, []notice) {
-	var slots []v1alpha1.Slot
-	var steps []notice
+func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map[string]error) progress {
+	answer := progress{skipped: stillSkipped(scope)}
 	for _, slot := range scope.Rollout.Status.Slots {
 		node := scope.node(slot)
 		result, err := r.carryOut(ctx, scope, slot, node)
 		if err = errors.Join(err, failed[slot.Node]); err != nil {
 			failed[slot.Node] = err
-			slots = append(slots, slot)
+			answer.slots = append(answer.slots, slot)
 			continue
 		}
 		next := advance(scope, slot, node, result)
+		if node != nil && isSkipped(scope, slot, result) {
+			answer.skipped = withSkipped(answer.skipped, scope, slot, result)
+		}
+		next = r.putBack(ctx, scope, slot, next, node, failed)
 		if step := stepEvent(node, slot, next); step != nil {
-			steps = append(steps, *step)
+			answer.steps = append(answer.steps, *step)
 		}
 		if next != nil {
-			slots = append(slots, *next)
+			answer.slots = append(answer.slots, *next)
 		}
 	}
-	return slots, steps
+	return answer
+}
+
+// putBack uncordons a node that has just come to that phase, and frees its slot
+// if nothing is left to wait for: to uncordon needs no record beforehand, since
+// our mark on the node says that the cordon is ours.
+func (r *Reconciler) putBack(ctx context.Context, scope *Scope, before v1alpha1.Slot, slot *v1alpha1.Slot, node *Node, failed map[string]error) *v1alpha1.Slot {
+	if slot == nil || node == nil || slot.Phase != v1alpha1.SlotSoaking || before.Phase == v1alpha1.SlotSoaking {
+		return slot
+	}
+	if err := r.uncordon(ctx, *slot, node); err != nil {
+		failed[slot.Node] = err
+		return slot
+	}
+	return advance(scope, *slot, node, outcome{wasUnschedulable: slot.WasUnschedulable})
 }
 
 // carryOut does what the phase of the slot is about. That an agent may boot is
 // in its NodeImage by now. A withdrawn slot is not drained any further.
 func (r *Reconciler) carryOut(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (outcome, error) {
 	result := outcome{wasUnschedulable: slot.WasUnschedulable}
-	if node == nil {
+	switch {
+	case node == nil:
 		return result, nil
-	}
-	if slot.Phase == v1alpha1.SlotSoaking {
-		return result, r.uncordon(ctx, slot)
-	}
-	if isWithdrawn(scope, slot) && slot.Phase != v1alpha1.SlotBooting {
+	case slot.Phase == v1alpha1.SlotSoaking:
+		return result, r.uncordon(ctx, slot, node)
+	case isWithdrawn(scope, slot) && slot.Phase == v1alpha1.SlotDraining:
 		return result, nil
+	case scope.isSingleNode():
+		result.isDrained = true
+	default:
+		var err error
+		if result.wasUnschedulable, err = r.cordon(ctx, scope.Rollout.Name, slot, node); err != nil {
+			return result, err
+		}
 	}
+	return r.work(ctx, scope, slot, node, result)
+}
+
+// work is what is done on a node that is out of service.
+func (r *Reconciler) work(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) (outcome, error) {
 	var err error
-	if result.wasUnschedulable, err = r.cordon(ctx, scope.Rollout.Name, slot); err != nil {
-		return result, err
-	}
-	if slot.Phase == v1alpha1.SlotDraining {
-		result.isDrained, result.blocked, err = r.drain(ctx, scope.Rollout, slot.Node)
+	switch {
+	case slot.Phase == v1alpha1.SlotDraining && !result.isDrained:
+		result.isDrained, result.blocked, err = r.drain(ctx, scope, slot, node)
+	case slot.Phase == v1alpha1.SlotBooting && hasArrived(slot, node):
+		result.gate, err = r.unmetGate(ctx, scope.Rollout.Spec.Gates, node)
 	}
 	return result, err
 }
 
-// finish writes finalizer and status, and tells about the steps after that.
-func (r *Reconciler) finish(ctx context.Context, scope *Scope, status v1alpha1.ImageRolloutStatus, steps []notice) error {
+// finish writes finalizer and status, and tells about the steps after that. It
+// returns when a status that can wait is due.
+func (r *Reconciler) finish(ctx context.Context, scope *Scope, status v1alpha1.ImageRolloutStatus, steps []notice) (time.Duration, error) {
 	if len(status.Slots) > 0 {
 		if err := r.setFinalizer(ctx, scope.Rollout, true); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	isWritten, err := r.writeStatus(ctx, scope.Rollout, status)
-	if err != nil {
-		return err
-	}
-	if isWritten {
-		r.emit(scope, steps)
+	isChanged := !equality.Semantic.DeepEqual(scope.Rollout.Status, status)
+	if isChanged {
+		if wait := r.maySkip(scope.Rollout, status); wait > 0 {
+			return wait, nil
+		}
+		if err := r.writeStatus(ctx, scope.Rollout, status); err != nil {
+			return 0, err
+		}
+		observePhases(scope.Rollout.Name, scope.Rollout.Status.Slots, status.Slots, scope.Now)
+		r.emit(scope, append(steps, statusEvents(scope.Rollout.Status, status)...))
 		r.warnOfZero(scope.Rollout)
 	}
-	if len(status.Slots) == 0 && !isWritten {
-		return r.setFinalizer(ctx, scope.Rollout, false)
+	if len(status.Slots) == 0 && !isChanged {
+		return 0, r.setFinalizer(ctx, scope.Rollout, false)
 	}
-	return nil
+	return 0, nil
 }
 
 // setFinalizer puts the finalizer on the rollout or takes it off, if that is
@@ -205,11 +281,7 @@ func (r *Reconciler) now() time.Time {
 // nextLook is when the rollout has to be looked at without an event; 0 for never.
 func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 	var next time.Duration
-	look := func(after time.Duration) {
-		if next == 0 || after < next {
-			next = max(after, time.Second)
-		}
-	}
+	look := func(after time.Duration) { next = shortest(next, max(after, time.Second)) }
 	if scope.Rollout.Spec.PullSecretRef != nil {
 		look(secretInterval)
 	}
@@ -223,7 +295,24 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 			look(deadlineInterval)
 		}
 	}
+	if opening := nextWindow(scope); opening != nil {
+		look(opening.Sub(scope.Now))
+	}
+	if end := canaryEnd(scope); end.After(scope.Now) {
+		look(end.Sub(scope.Now))
+	}
+	for _, skipped := range scope.Rollout.Status.Skipped {
+		look(skipped.Time.Add(drainTimeout(scope)).Sub(scope.Now))
+	}
 	return next
+}
+
+// shortest is the shorter of two waits; 0 means for ever.
+func shortest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }
 
 func joined(failed map[string]error) error {

@@ -77,7 +77,7 @@ func TestABudgetBlocksTheDrainAndIsNamed(t *testing.T) {
 	c.to(imageB)
 	c.rounds(10)
 	slots := c.rollout().Status.Slots
-	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, "default/pod-worker-1 (The disruption budget web") {
+	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, "default/pod-worker-1 (no more disruptions allowed: The disruption budget web") {
 		t.Fatalf("slots %+v", slots)
 	}
 	c.now = c.now.Add(2 * time.Hour)
@@ -134,15 +134,14 @@ func TestDrainLeavesWhatItMust(t *testing.T) {
 		stays    bool
 		refusal  string
 	}{
-		"a replica goes":                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}}, v1alpha1.DrainSpec{}, false, ""},
-		"a DaemonSet's pod stays":       {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("DaemonSet")}}, v1alpha1.DrainSpec{}, true, ""},
-		"a static pod stays":            {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, v1alpha1.DrainSpec{}, true, ""},
-		"a finished pod stays":          {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, v1alpha1.DrainSpec{}, true, ""},
-		"a bare pod blocks":             {corev1.Pod{}, v1alpha1.DrainSpec{}, false, "no controller would replace it"},
-		"a bare pod goes with force":    {corev1.Pod{}, v1alpha1.DrainSpec{Force: true}, false, ""},
-		"an emptyDir goes":              {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{}, false, ""},
-		"an emptyDir blocks when told":  {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{DeleteEmptyDir: &no}, false, "volume scratch is an emptyDir"},
-		"a pod that ends is waited for": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: start}}}, v1alpha1.DrainSpec{}, false, ""},
+		"a replica goes":               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}}, v1alpha1.DrainSpec{}, false, ""},
+		"a DaemonSet's pod stays":      {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("DaemonSet")}}, v1alpha1.DrainSpec{}, true, ""},
+		"a static pod stays":           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, v1alpha1.DrainSpec{}, true, ""},
+		"a finished pod stays":         {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, v1alpha1.DrainSpec{}, true, ""},
+		"a bare pod blocks":            {corev1.Pod{}, v1alpha1.DrainSpec{}, false, "no controller would replace it"},
+		"a bare pod goes with force":   {corev1.Pod{}, v1alpha1.DrainSpec{Force: true}, false, ""},
+		"an emptyDir goes":             {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{}, false, ""},
+		"an emptyDir blocks when told": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}, Spec: withEmptyDir()}, v1alpha1.DrainSpec{DeleteEmptyDir: &no}, false, "volume scratch is an emptyDir"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +188,7 @@ func TestPullSecretReachesTheAgents(t *testing.T) {
 // TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt: an agent that has asked for
 // its reboot does not look any more, and the node must keep its slot.
 func TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt(t *testing.T) {
-	c := newCluster(t, 1)
+	c := newCluster(t, 2)
 	c.to(imageB)
 	for range 20 {
 		if c.machines["worker-1"].leaving == "" {
@@ -209,4 +208,124 @@ func TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt(t *testing.T) {
 	}
 	c.settle() // checks that the reboot comes within the slot
 	c.expectUpdated(imageA)
+}
+
+// TestWritesPerNode counts what a rollout costs the API server: every write of
+// the controller to Nodes, NodeImages and the ImageRollout. The agent's own are
+// counted in its package, three per node; together they must not exceed 12.
+func TestWritesPerNode(t *testing.T) {
+	const nodes, agent, limit = 10, 3, 12
+	c := newCluster(t, nodes)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Soak = &metav1.Duration{Duration: time.Minute} })
+	c.settle()
+	before := c.writes
+	c.to(imageB)
+	c.settle()
+	c.expectUpdated(imageB)
+	perNode := float64(c.writes-c.evictions-before)/nodes + agent
+	t.Logf("%d writes of the controller for %d nodes, with the agent's %.1f per node", c.writes-c.evictions-before, nodes, perNode)
+	if perNode > limit {
+		t.Errorf("%.1f writes per node, want %d at most", perNode, limit)
+	}
+	before = c.writes
+	c.rounds(5)
+	if c.writes != before {
+		t.Errorf("%d writes though nothing changed", c.writes-before)
+	}
+}
+
+func TestASingleNodeIsNotDrained(t *testing.T) {
+	c := newCluster(t, 1)
+	c.blocked["pod-worker-1"] = true
+	c.to(imageB)
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+func TestADrainThatTakesTooLong(t *testing.T) {
+	tests := map[string]struct {
+		policy v1alpha1.DrainTimeoutPolicy
+		want   string
+	}{
+		"is halted":                              {v1alpha1.DrainHalt, "worker-1"},
+		"lets the next node go first under Skip": {v1alpha1.DrainSkip, "worker-2"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 2)
+			c.blocked["pod-worker-1"] = true
+			c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+				s.Image, s.Drain = imageB, v1alpha1.DrainSpec{OnTimeout: test.policy, Timeout: &metav1.Duration{Duration: 5 * time.Minute}}
+			})
+			for range 60 {
+				if slots := c.rollout().Status.Slots; len(slots) == 1 && slots[0].Phase == v1alpha1.SlotBooting {
+					break
+				}
+				c.rounds(1)
+			}
+			skipped := c.rollout().Status.Skipped
+			if isSkipped := len(skipped) == 1 && strings.Contains(skipped[0].Message, "default/pod-worker-1"); isSkipped != (test.policy == v1alpha1.DrainSkip) {
+				t.Errorf("skipped %+v", skipped)
+			}
+			if slots := c.rollout().Status.Slots; len(slots) != 1 || slots[0].Node != test.want {
+				t.Errorf("slots %+v, want one of %s", slots, test.want)
+			}
+			delete(c.blocked, "pod-worker-1")
+			c.settle()
+			c.expectUpdated(imageB)
+		})
+	}
+	t.Run("deletes what may not be evicted under Force", func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.blocked["pod-worker-1"] = true
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+			s.Image, s.Drain = imageB, v1alpha1.DrainSpec{OnTimeout: v1alpha1.DrainForce, Timeout: &metav1.Duration{Duration: 5 * time.Minute}}
+		})
+		c.settle()
+		c.expectUpdated(imageB)
+	})
+}
+
+func TestAGateThatIsNotMetSendsTheNodeBack(t *testing.T) {
+	c := newCluster(t, 2)
+	c.machines["worker-1"].isUnhealthyOn = imageD
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.Image, s.Gates = imageD, []v1alpha1.Gate{{Name: "app", NodeCondition: &v1alpha1.NodeConditionGate{Type: "AppHealthy"}}}
+	})
+	c.settle()
+	status := c.rollout().Status
+	if m := c.machines["worker-1"]; m.booted != imageA || m.boots != 3 || c.machines["worker-2"].boots != 1 {
+		t.Errorf("worker-1 runs %s after %d boots, worker-2 has %d", m.booted, m.boots, c.machines["worker-2"].boots)
+	}
+	if len(status.Rejected) != 1 || status.Rejected[0].Digest != digestOf(imageD) || len(status.Slots) != 0 || c.node("worker-1").Spec.Unschedulable {
+		t.Errorf("status %+v, want the image rejected and the node back in service", status)
+	}
+}
+
+func TestHangingPodsAreExplained(t *testing.T) {
+	told := func(changes ...func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: start.Add(-time.Minute)}}}
+		for _, change := range changes {
+			change(pod)
+		}
+		return pod
+	}
+	well, dead := newNode(1), newNode(1, notReady)
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		node *Node
+		want string
+	}{
+		"within its grace period":      {told(func(p *corev1.Pod) { p.DeletionTimestamp.Time = start.Add(time.Minute) }), &dead, ""},
+		"held by a finalizer":          {told(func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }), &dead, "should have ended by 2026-05-01T11:59:00Z, finalizers hold it: example.com/x"},
+		"on a node that is down":       {told(), &dead, "should have ended by 2026-05-01T11:59:00Z, but the node is not Ready and its kubelet does not end it: bring the node back, or taint it node.kubernetes.io/out-of-service if it is off for good"},
+		"for no reason that one knows": {told(), &well, "should have ended by 2026-05-01T11:59:00Z, but the kubelet has not ended it"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := hanging(start, test.pod, test.node); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
 }

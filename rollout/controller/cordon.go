@@ -24,7 +24,11 @@ func isCordonedByUs(node *corev1.Node) bool {
 // cordon makes the node of the slot unschedulable, also again when somebody
 // made it schedulable in the meantime. It returns whether the cordon that is on
 // the node is somebody else's, who may have been faster since the slot was given.
-func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.Slot) (wasUnschedulable bool, err error) {
+// Only where the cache does not show a cordon of ours is the API server asked.
+func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.Slot, cached *Node) (wasUnschedulable bool, err error) {
+	if isCordonedByUs(cached.Node) {
+		return false, nil
+	}
 	node, err := r.liveNode(ctx, slot)
 	if err != nil || node == nil {
 		return slot.WasUnschedulable, err
@@ -44,20 +48,23 @@ func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.S
 	return false, nil
 }
 
-// uncordon takes away our cordon, and only ours.
-func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot) error {
+// uncordon takes away our cordon, and only ours. The cached node, if there is
+// one, follows: the same pass may give the next slot.
+func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *Node) error {
 	node, err := r.liveNode(ctx, slot)
 	if err != nil || node == nil {
 		return err
 	}
-	if _, isMarked := node.Annotations[annotationCordoned]; !isMarked {
-		return nil
+	if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
+		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		delete(node.Annotations, annotationCordoned)
+		node.Spec.Unschedulable = false
+		if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
+			return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
+		}
 	}
-	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	delete(node.Annotations, annotationCordoned)
-	node.Spec.Unschedulable = false
-	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
-		return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
+	if cached != nil {
+		cached.Node = node
 	}
 	return nil
 }

@@ -3,42 +3,105 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
+const (
+	// blockedAfter is how long a drain lasts before it says what it waits for:
+	// pods that follow one another through their budget are no news.
+	blockedAfter = 30 * time.Second
+	// terminatingLimit is how long after its grace period a pod may still be
+	// there: the kubelet needs some seconds to report the end.
+	terminatingLimit = 30 * time.Second
+)
+
 // drain makes one pass over the pods of a node: it evicts those that have to
-// go, by the eviction subresource only, so that PodDisruptionBudgets decide.
-// It returns whether none is left, or which are and why.
-func (r *Reconciler) drain(ctx context.Context, rollout *v1alpha1.ImageRollout, node string) (isDrained bool, blocked string, err error) {
-	pods := &corev1.PodList{}
-	onNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
-	if err := r.Live.List(ctx, pods, onNode); err != nil {
-		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node, err)
+// go, by the eviction subresource, so that PodDisruptionBudgets decide; after
+// the deadline and under onTimeout Force it deletes them. It returns whether
+// none is left, or which stay and why: nothing while all is on its way.
+func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (isDrained bool, blocked string, err error) {
+	settings := scope.Rollout.Spec.Drain
+	skip, err := skipSelector(settings)
+	if err != nil {
+		return false, err.Error(), nil
 	}
+	pods := &corev1.PodList{}
+	onNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}
+	if err := r.Live.List(ctx, pods, onNode); err != nil {
+		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node.Name, err)
+	}
+	isForced := settings.OnTimeout == v1alpha1.DrainForce && isOverdue(scope, slot)
+	isDrained = true
 	var left []string
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if staysOnNode(pod) {
+		if staysOnNode(pod) || skip.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
-		why := refusal(pod, rollout.Spec.Drain)
-		if why == "" {
-			why = r.evict(ctx, pod)
+		isDrained = false
+		if why := r.moveOff(ctx, scope, pod, node, isForced); why != "" {
+			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 		}
-		left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 	}
-	if len(left) == 0 {
-		return true, "", nil
+	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < blockedAfter {
+		return isDrained, "", nil
 	}
 	return false, "waits for " + list(left), nil
+}
+
+// skipSelector matches the pods that may stay; none without spec.drain.skipPodSelector.
+func skipSelector(settings v1alpha1.DrainSpec) (labels.Selector, error) {
+	if settings.SkipPodSelector == nil {
+		return labels.Nothing(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(settings.SkipPodSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.drain.skipPodSelector: %w", err)
+	}
+	return selector, nil
+}
+
+// moveOff does what can be done about one pod and says what keeps it, if
+// anything does.
+func (r *Reconciler) moveOff(ctx context.Context, scope *Scope, pod *corev1.Pod, node *Node, isForced bool) string {
+	if pod.DeletionTimestamp != nil {
+		return hanging(scope.Now, pod, node)
+	}
+	if why := refusal(pod, scope.Rollout.Spec.Drain); why != "" {
+		return why
+	}
+	if isForced {
+		return r.remove(ctx, pod)
+	}
+	return r.evict(ctx, pod)
+}
+
+// hanging says why a pod that was told to end is still there, once that is odd.
+// The times in it are fixed, so that the message is, too.
+func hanging(now time.Time, pod *corev1.Pod, node *Node) string {
+	due := pod.DeletionTimestamp.Time // the API server adds the grace period
+	if now.Sub(due) < terminatingLimit {
+		return ""
+	}
+	text := "should have ended by " + due.UTC().Format(time.RFC3339)
+	switch {
+	case len(pod.Finalizers) > 0:
+		return text + ", finalizers hold it: " + strings.Join(pod.Finalizers, ", ")
+	case !node.isReady():
+		return text + ", but the node is not Ready and its kubelet does not end it: bring the node back, or taint it node.kubernetes.io/out-of-service if it is off for good"
+	}
+	return text + ", but the kubelet has not ended it"
 }
 
 // staysOnNode: static pods cannot be evicted, pods of a DaemonSet would come
@@ -55,9 +118,6 @@ func staysOnNode(pod *corev1.Pod) bool {
 
 // refusal says why a pod must not be evicted under the rollout's settings.
 func refusal(pod *corev1.Pod, settings v1alpha1.DrainSpec) string {
-	if pod.DeletionTimestamp != nil {
-		return ""
-	}
 	if metav1.GetControllerOf(pod) == nil && !settings.Force {
 		return "no controller would replace it; delete it, or set spec.drain.force"
 	}
@@ -72,12 +132,9 @@ func refusal(pod *corev1.Pod, settings v1alpha1.DrainSpec) string {
 	return ""
 }
 
-// evict asks for the eviction and says what the pod waits for now. The UID makes
-// sure that it is this pod and not its replacement under the same name.
+// evict asks for the eviction and says what refuses it. The UID makes sure that
+// it is this pod and not its replacement under the same name.
 func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil {
-		return "terminating"
-	}
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
@@ -85,9 +142,21 @@ func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod) string {
 	err := r.Client.SubResource("eviction").Create(ctx, pod, eviction)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return "terminating"
+		return ""
 	case apierrors.IsTooManyRequests(err):
 		return budgetOf(err)
+	}
+	return err.Error()
+}
+
+// remove deletes a pod past its budget, with its own grace period.
+func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod) string {
+	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return ""
+	case apierrors.IsForbidden(err):
+		return "the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"
 	}
 	return err.Error()
 }
@@ -99,7 +168,7 @@ func budgetOf(err error) string {
 	if isStatus && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
 			if cause.Type == policyv1.DisruptionBudgetCause {
-				return cause.Message
+				return "no more disruptions allowed: " + cause.Message
 			}
 		}
 	}

@@ -1,13 +1,15 @@
 package controller
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// notice is what a step of a slot tells the user, on the Node, with the rollout
-// beside it.
+// notice is what a step tells the user: on the Node with the rollout beside it,
+// or, without a node, on the rollout.
 type notice struct {
 	node                  *corev1.Node
 	kind, reason, message string
@@ -19,33 +21,91 @@ func stepEvent(node *Node, before v1alpha1.Slot, after *v1alpha1.Slot) *notice {
 	if node == nil {
 		return nil
 	}
+	if trouble := troubleOf(before, after); trouble != "" {
+		return &notice{node.Node, corev1.EventTypeWarning, trouble, after.Message}
+	}
 	say := func(reason, message string) *notice {
 		return &notice{node.Node, corev1.EventTypeNormal, reason, message}
 	}
-	isOverdueNow := after != nil && after.Phase == before.Phase && after.Message != "" && before.Message == ""
 	switch {
 	case after == nil && node.runs(before.Image):
 		return say("Updated", "runs "+before.Image)
 	case after == nil:
 		return say("Returned", "back in service on the image it had; it was to run "+before.Image)
-	case isOverdueNow && after.Phase == v1alpha1.SlotBooting:
-		return &notice{node.Node, corev1.EventTypeWarning, "RebootTimeout", after.Message}
 	case after.Phase == before.Phase:
 		return nil
-	case after.Phase == v1alpha1.SlotDraining:
-		return say("Cordoned", "cordoned for the update to "+before.Image)
 	case after.Phase == v1alpha1.SlotBooting:
 		return say("Drained", "drained; the agent may reboot the node into "+before.Image)
+	case after.Phase == v1alpha1.SlotRollingBack:
+		return &notice{node.Node, corev1.EventTypeWarning, "RollingBack", before.Message + "; the node goes back to the image that it had"}
 	case after.Phase == v1alpha1.SlotSoaking && before.Phase == v1alpha1.SlotBooting && node.runs(before.Image):
 		return say("Booted", "Ready on "+before.Image)
 	}
 	return nil
 }
 
+// troubleOf is the reason for a slot that has begun to say what it waits for.
+func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
+	if after == nil || after.Phase != before.Phase || after.Message == "" || before.Message != "" {
+		return ""
+	}
+	switch after.Phase {
+	case v1alpha1.SlotDraining:
+		return "DrainBlocked"
+	case v1alpha1.SlotBooting:
+		return "BootWaiting"
+	}
+	return ""
+}
+
+// statusEvents are the notices for what has happened to the whole rollout.
+func statusEvents(before, after v1alpha1.ImageRolloutStatus) []notice {
+	var events []notice
+	for _, slot := range after.Slots {
+		if !holdsSlot(before.Slots, slot) {
+			events = append(events, notice{nil, corev1.EventTypeNormal, "SlotGranted", slot.Node + " is taken out of service for " + slot.Image})
+		}
+	}
+	if n := len(after.Rejected); n > 0 && (len(before.Rejected) == 0 || before.Rejected[len(before.Rejected)-1] != after.Rejected[n-1]) {
+		events = append(events, notice{nil, corev1.EventTypeWarning, "ImageRejected", after.Rejected[n-1].Digest + ": " + after.Rejected[n-1].Reason})
+	}
+	for _, skipped := range after.Skipped {
+		if !wasThere(before.Skipped, skipped) {
+			events = append(events, notice{nil, corev1.EventTypeWarning, "DrainSkipped", skipped.Node + " was put back into service, its drain took too long: " + skipped.Message})
+		}
+	}
+	if after.Canary != nil && (before.Canary == nil || before.Canary.Image != after.Canary.Image) {
+		events = append(events, notice{nil, corev1.EventTypeNormal, "CanaryDone", "the canary nodes run " + after.Canary.Image})
+	}
+	return events
+}
+
+func holdsSlot(slots []v1alpha1.Slot, slot v1alpha1.Slot) bool {
+	for _, other := range slots {
+		if other.NodeUID == slot.NodeUID {
+			return true
+		}
+	}
+	return false
+}
+
+func wasThere(entries []v1alpha1.SkippedNode, skipped v1alpha1.SkippedNode) bool {
+	for _, other := range entries {
+		if other.NodeUID == skipped.NodeUID && other.Time.Time.Truncate(time.Second).Equal(skipped.Time.Time.Truncate(time.Second)) {
+			return true
+		}
+	}
+	return false
+}
+
 // emit makes the events, after the step was written: one that was not would be
 // told twice.
 func (r *Reconciler) emit(scope *Scope, events []notice) {
 	for _, e := range events {
+		if e.node == nil {
+			r.Recorder.Eventf(scope.Rollout, nil, e.kind, e.reason, "Rollout", "%s", e.message)
+			continue
+		}
 		r.Recorder.Eventf(e.node, scope.Rollout, e.kind, e.reason, "Rollout", "%s", e.message)
 	}
 }

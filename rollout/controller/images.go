@@ -28,7 +28,7 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Sched
 		if !isAssigned || (node.Image != nil && node.Image.Spec == spec) {
 			continue
 		}
-		if err := r.applyImage(ctx, node.Node, spec); err != nil {
+		if err := r.applyImage(ctx, node, spec); err != nil {
 			failed[node.Name] = err
 		}
 	}
@@ -40,7 +40,9 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Sched
 	return failed
 }
 
-func (r *Reconciler) applyImage(ctx context.Context, node *corev1.Node, spec v1alpha1.NodeImageSpec) error {
+// applyImage writes one spec. An order to reboot is given on the latest report of
+// the agent only: one that is based on an older view is a conflict.
+func (r *Reconciler) applyImage(ctx context.Context, node *Node, spec v1alpha1.NodeImageSpec) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
 	if err != nil {
 		return err
@@ -48,6 +50,9 @@ func (r *Reconciler) applyImage(ctx context.Context, node *corev1.Node, spec v1a
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeImage"))
 	object.SetName(node.Name)
+	if node.Image != nil && (spec.Phase == v1alpha1.PhaseBooted || spec.Phase == v1alpha1.PhaseRolledBack) {
+		object.SetResourceVersion(node.Image.ResourceVersion)
+	}
 	object.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{
 		"apiVersion": "v1", "kind": "Node", "name": node.Name, "uid": string(node.UID),
 	}}
@@ -93,7 +98,7 @@ func (r *Reconciler) removeLeftovers(ctx context.Context, rollout string) error 
 	}
 	for _, node := range nodes.Items {
 		if node.Annotations[annotationCordoned] == rollout {
-			problems = append(problems, r.uncordon(ctx, v1alpha1.Slot{Node: node.Name, NodeUID: string(node.UID)}))
+			problems = append(problems, r.uncordon(ctx, v1alpha1.Slot{Node: node.Name, NodeUID: string(node.UID)}, nil))
 		}
 	}
 	return errors.Join(problems...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -87,10 +88,14 @@ func (c *cluster) checkGrant(slot v1alpha1.Slot, after snapshot) {
 	case m.isDown:
 		c.t.Fatalf("%s got a slot though it is down", slot.Node)
 	}
-	for name, other := range c.machines {
-		image := c.image(name)
-		if image != nil && other.failed != nil && image.Status.LastAttempt != nil && other.failed.Image == slot.Image && other.failed.RetryToken == after.rollout.Spec.RetryToken {
-			c.t.Fatalf("%s got a slot though the image failed on %s", slot.Node, name)
+	c.checkBudget(slot, after.rollout)
+	if len(after.rollout.Spec.Windows) > 0 {
+		c.t.Fatalf("%s got a slot outside of the maintenance window", slot.Node)
+	}
+	for _, other := range after.rollout.Status.Slots {
+		node, isThere := after.nodes[other.Node]
+		if isThere && string(node.UID) == other.NodeUID && node.Labels[corev1.LabelTopologyZone] != after.nodes[slot.Node].Labels[corev1.LabelTopologyZone] {
+			c.t.Fatalf("slots in two zones: %+v", after.rollout.Status.Slots)
 		}
 	}
 	out := 0
@@ -103,6 +108,36 @@ func (c *cluster) checkGrant(slot v1alpha1.Slot, after snapshot) {
 	wasOut := after.nodes[slot.Node].Spec.Unschedulable
 	if out > c.allowed(len(after.nodes)) && !wasOut {
 		c.t.Fatalf("%s got a slot with %d nodes out of service", slot.Node, out)
+	}
+}
+
+// checkBudget: no slot for an image that was rejected, or that has failed on as
+// many nodes as the rollout allows; on one at all, before it has proven itself.
+func (c *cluster) checkBudget(slot v1alpha1.Slot, rollout *v1alpha1.ImageRollout) {
+	c.t.Helper()
+	failed, proven := 0, rollout.Status.Canary != nil && rollout.Status.Canary.Image == slot.Image
+	for name, m := range c.machines {
+		image := c.image(name)
+		if image == nil || image.Status.LastAttempt == nil || m.failed == nil {
+			proven = proven || (m.booted == slot.Image && name != slot.Node)
+			continue
+		}
+		if m.failed.Image == slot.Image && m.failed.RetryToken == rollout.Spec.RetryToken && m.booted != slot.Image && image.Spec.Rollout == "worker" {
+			failed++
+		}
+		proven = proven || (m.booted == slot.Image && name != slot.Node)
+	}
+	budget := 2
+	if rollout.Spec.FailureBudget != nil {
+		budget = rollout.Spec.FailureBudget.IntValue()
+	}
+	if failed > 0 && (!proven || failed >= budget) {
+		c.t.Fatalf("%s got a slot though the image failed on %d nodes, budget %d, proven %t", slot.Node, failed, budget, proven)
+	}
+	for _, entry := range rollout.Status.Rejected {
+		if entry.Digest == digestOf(slot.Image) && entry.RetryToken == rollout.Spec.RetryToken {
+			c.t.Fatalf("%s got a slot for an image that was rejected", slot.Node)
+		}
 	}
 }
 
@@ -119,13 +154,16 @@ func (c *cluster) checkCordon(before, after corev1.Node, hadSlot bool) {
 	}
 }
 
-// checkReboot: no node reboots unless it has a slot in phase Booting.
+// checkReboot: no node reboots unless it has a slot in phase Booting, or
+// RollingBack when it goes back.
 func (c *cluster) checkReboot(name, image string) {
 	c.t.Helper()
 	node := c.node(name)
 	for _, slot := range c.rollout().Status.Slots {
-		if slot.NodeUID == string(node.UID) && slot.Phase == v1alpha1.SlotBooting && slot.Image == image {
-			if !node.Spec.Unschedulable && !c.machines[name].meddled {
+		isOrdered := slot.Phase == v1alpha1.SlotBooting && slot.Image == image
+		isOrdered = isOrdered || slot.Phase == v1alpha1.SlotRollingBack && image == c.machines[name].previous
+		if slot.NodeUID == string(node.UID) && isOrdered {
+			if !node.Spec.Unschedulable && !c.machines[name].meddled && len(c.machines) > 1 {
 				c.t.Fatalf("%s reboots without being cordoned", name)
 			}
 			return
@@ -152,6 +190,10 @@ func (c *cluster) expectUpdated(image string) {
 	}
 }
 
+// closedWindow opens on New Year's Eve; the model begins in May and does not get
+// that far.
+var closedWindow = []v1alpha1.MaintenanceWindow{{Cron: "0 0 31 12 *", Duration: metav1.Duration{Duration: time.Minute}}}
+
 // TestModel makes random steps of users, machines and time, with the controller
 // ended at random writes; the invariants hold after every write, and when the
 // trouble ends every node arrives.
@@ -165,6 +207,9 @@ func TestModel(t *testing.T) {
 		reconcile := func(t *rapid.T) {
 			if c.crashAt = 0; rapid.Bool().Draw(t, "crash") {
 				c.crashAt, c.crashLate = c.writes+rapid.IntRange(1, 4).Draw(t, "at"), rapid.Bool().Draw(t, "late")
+			}
+			if rapid.IntRange(0, 9).Draw(t, "rival") == 0 {
+				c.rivalAt = c.writes + rapid.IntRange(1, 3).Draw(t, "rival at")
 			}
 			c.reconcile()
 		}
@@ -183,7 +228,7 @@ func TestModel(t *testing.T) {
 			"round 1": round, "round 2": round, "round 3": round, "round 4": round, "round 5": round,
 			"round 6": round, "round 7": round, "round 8": round, "round 9": round,
 			"image": func(t *rapid.T) {
-				image := rapid.SampledFrom([]string{"", imageA, imageB, imageB, imageC}).Draw(t, "image")
+				image := rapid.SampledFrom([]string{"", imageA, imageB, imageB, imageC, imageD, imageD}).Draw(t, "image")
 				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image = image })
 			},
 			"pause": func(t *rapid.T) { c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused = !s.Paused }) },
@@ -191,6 +236,43 @@ func TestModel(t *testing.T) {
 			"allowed": func(t *rapid.T) {
 				value := intstr.Parse(rapid.SampledFrom([]string{"0", "1", "2", "50%"}).Draw(t, "value"))
 				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.MaxUnavailable = &value })
+			},
+			"budget": func(t *rapid.T) {
+				value := intstr.FromInt(rapid.IntRange(1, 3).Draw(t, "nodes"))
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.FailureBudget = &value })
+			},
+			"canary": func(t *rapid.T) {
+				nodes := int32(rapid.IntRange(0, 2).Draw(t, "nodes"))
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+					if s.Canary = nil; nodes > 0 {
+						s.Canary = &v1alpha1.CanarySpec{Nodes: &nodes, Soak: &metav1.Duration{Duration: time.Minute}}
+					}
+				})
+			},
+			"window": func(t *rapid.T) {
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+					if s.Windows = nil; rapid.IntRange(0, 3).Draw(t, "closed") == 0 {
+						s.Windows = closedWindow
+					}
+				})
+			},
+			"soak": func(t *rapid.T) {
+				soak := time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Soak = &metav1.Duration{Duration: soak} })
+			},
+			"gate": func(t *rapid.T) {
+				c.machines[pick(t)].isUnhealthyOn = imageD
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+					s.Gates = []v1alpha1.Gate{{Name: "app", NodeCondition: &v1alpha1.NodeConditionGate{Type: "AppHealthy"}}}
+				})
+			},
+			"a budget blocks": func(t *rapid.T) {
+				name := "pod-" + pick(t)
+				c.blocked[name] = !c.blocked[name]
+				policy := rapid.SampledFrom([]v1alpha1.DrainTimeoutPolicy{v1alpha1.DrainHalt, v1alpha1.DrainSkip, v1alpha1.DrainForce}).Draw(t, "policy")
+				c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+					s.Drain = v1alpha1.DrainSpec{OnTimeout: policy, Timeout: &metav1.Duration{Duration: 2 * time.Minute}}
+				})
 			},
 			"administrator": func(t *rapid.T) { c.administer(pick(t), rapid.Bool().Draw(t, "cordon")) },
 			"node is added": func(*rapid.T) {
@@ -210,8 +292,9 @@ func TestModel(t *testing.T) {
 		for name := range c.machines {
 			c.administer(name, false)
 		}
+		clear(c.blocked)
 		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
-			s.Image, s.Paused, s.RetryToken = imageB, false, s.RetryToken+"end"
+			s.Image, s.Paused, s.RetryToken, s.Windows = imageB, false, s.RetryToken+"end", nil
 		})
 		c.settle()
 		c.expectUpdated(imageB)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,8 +34,8 @@ type hold struct {
 	reason func(*Scope) Hold
 }
 
-// holds back the granting of slots, in order; the first that answers is shown.
-// Canary, windows, gates and zones will be further lines.
+// holdRules hold back the granting of slots, in order; the first that answers
+// is shown.
 var holdRules = []hold{
 	// Without an image there is nothing to do, and a deleted rollout only ends.
 	{"no image", func(s *Scope) Hold {
@@ -59,50 +58,46 @@ var holdRules = []hold{
 		}
 		return Hold{}
 	}},
-	// One node that the image does not work on is enough to stop: the next
-	// would most likely fail the same way.
-	{"failure budget", holdAfterFailure},
-}
-
-func holdAfterFailure(s *Scope) Hold {
-	var names []string
-	for _, node := range s.selected() {
-		if failure := node.failure(s.target(), s.Rollout.Spec.RetryToken); failure != nil {
-			names = append(names, fmt.Sprintf("%s (%s)", node.Name, failure.Class))
-		}
-	}
-	if len(names) == 0 {
-		return Hold{}
-	}
-	return Hold{"NodeFailed", "stopped because the image failed on " + list(names) + "; set another image, or another spec.retryToken to try again"}
+	// The failure budget is spent: the next node would most likely fail, too.
+	{"rejected", holdWhenRejected},
+	// Outside of maintenance windows nothing begins.
+	{"window", holdOutsideWindows},
+	// Only the canary nodes, then nobody until they have soaked.
+	{"canary", holdForCanary},
+	// etcd keeps its quorum.
+	{"control plane", holdForControlPlane},
 }
 
 // candidateRule is a condition that a node must meet to be given a slot.
 type candidateRule struct {
 	name string
-	met  func(*Scope, *Node) bool
+	met  func(*turn, *Node) bool
 }
 
 // candidateRules: a node gets a slot only if it meets all of them.
 var candidateRules = []candidateRule{
 	// One slot per node, and none for a node that has arrived.
-	{"has no slot", func(s *Scope, n *Node) bool { return s.slot(n.Node) == nil }},
-	{"is not updated", func(s *Scope, n *Node) bool { return !n.runs(s.target()) }},
+	{"has no slot", func(s *turn, n *Node) bool { return s.slot(n.Node) == nil }},
+	{"is not updated", func(s *turn, n *Node) bool { return !n.runs(s.target()) }},
 	// The agent was told to stage this image, under this retry token.
-	{"is assigned", func(s *Scope, n *Node) bool {
+	{"is assigned", func(s *turn, n *Node) bool {
 		return n.Image != nil && n.Image.Spec.Rollout == s.Rollout.Name && n.Image.Spec.DesiredImage == s.target() && n.Image.Spec.RetryToken == s.Rollout.Spec.RetryToken
 	}},
 	// A report from before the last reboot says nothing about this boot.
-	{"reports this boot", func(_ *Scope, n *Node) bool { return n.isCurrent() }},
+	{"reports this boot", func(_ *turn, n *Node) bool { return n.isCurrent() }},
 	// What it runs now becomes the image to go back to; without it there is none.
-	{"can go back", func(_ *Scope, n *Node) bool {
+	{"can go back", func(_ *turn, n *Node) bool {
 		return n.Image.Status.Booted != nil && n.Image.Status.Booted.Digest != ""
 	}},
 	// The pull happened before, so that the node is away for the reboot only.
-	{"is staged", func(s *Scope, n *Node) bool { return n.hasStaged(s.target()) }},
-	{"did not fail", func(s *Scope, n *Node) bool { return n.failure(s.target(), s.Rollout.Spec.RetryToken) == nil }},
+	{"is staged", func(s *turn, n *Node) bool { return n.hasStaged(s.target()) }},
+	{"did not fail", func(s *turn, n *Node) bool { return n.failure(s.target(), s.Rollout.Spec.RetryToken) == nil }},
 	// A node that is down may not come back from a reboot.
-	{"is Ready", func(_ *Scope, n *Node) bool { return n.isReady() }},
+	{"is Ready", func(_ *turn, n *Node) bool { return n.isReady() }},
+	// Its drain took too long a short while ago: others go first.
+	{"was not skipped", func(s *turn, n *Node) bool { return !s.wasSkipped(n) }},
+	// Canary nodes first, zone after zone, one of the control plane at a time.
+	{"is its turn", func(s *turn, n *Node) bool { return s.isUp(n) }},
 }
 
 // schedule decides what every node is to do and who gets a slot. It is pure.
@@ -128,14 +123,19 @@ func grantSlots(scope *Scope) []v1alpha1.Slot {
 	allowed := maxUnavailable(scope)
 	out := outOfService(scope)
 	held := len(scope.Rollout.Status.Slots)
+	turn := newTurn(scope)
 	var grants []v1alpha1.Slot
-	for _, node := range candidates(scope, out) {
+	for _, node := range candidates(turn, out) {
 		isOut := out[node.Name]
 		if held >= allowed || (!isOut && len(out) >= allowed) {
 			break
 		}
+		if !turn.isUp(node) {
+			continue // the grants before have changed that
+		}
 		held++
 		out[node.Name] = true
+		turn.take(node)
 		grants = append(grants, newSlot(scope, node))
 	}
 	return grants
@@ -143,25 +143,30 @@ func grantSlots(scope *Scope) []v1alpha1.Slot {
 
 func newSlot(scope *Scope, node *Node) v1alpha1.Slot {
 	return v1alpha1.Slot{
-		Node: node.Name, NodeUID: string(node.UID), Image: scope.target(), BootID: node.Status.NodeInfo.BootID,
+		Node: node.Name, NodeUID: string(node.UID), Image: scope.target(),
+		BootID: node.Status.NodeInfo.BootID, SoftReboots: node.Image.Status.SoftReboots,
 		WasUnschedulable: node.Spec.Unschedulable && !isCordonedByUs(node.Node),
-		Phase:            v1alpha1.SlotCordoning, Since: metav1.NewTime(scope.Now),
+		Phase:            v1alpha1.SlotDraining, Since: metav1.NewTime(scope.Now),
 	}
 }
 
-func candidates(scope *Scope, out map[string]bool) []*Node {
-	var first, rest []*Node
-	for _, node := range scope.selected() {
-		isBarred := slices.ContainsFunc(candidateRules, func(rule candidateRule) bool { return !rule.met(scope, node) })
+// candidates are in the order in which they get slots: those that are out of
+// service already, the others by age, and those that were skipped before.
+func candidates(turn *turn, out map[string]bool) []*Node {
+	var first, rest, last []*Node
+	for _, node := range turn.selected() {
+		isBarred := slices.ContainsFunc(candidateRules, func(rule candidateRule) bool { return !rule.met(turn, node) })
 		switch {
 		case isBarred:
+		case slices.ContainsFunc(turn.Rollout.Status.Skipped, func(s v1alpha1.SkippedNode) bool { return s.NodeUID == string(node.UID) }):
+			last = append(last, node)
 		case out[node.Name]:
 			first = append(first, node)
 		default:
 			rest = append(rest, node)
 		}
 	}
-	return append(first, rest...)
+	return slices.Concat(first, rest, last)
 }
 
 // outOfService are the nodes that the workload has to do without: down,
@@ -192,77 +197,4 @@ func maxUnavailable(scope *Scope) int {
 		return 1
 	}
 	return max(number, 1)
-}
-
-// defaultConcurrentStaging stands in where the field was never defaulted.
-const defaultConcurrentStaging = 10
-
-// assignImages says what each node's NodeImage is to be.
-func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
-	images := map[string]v1alpha1.NodeImageSpec{}
-	tokens := stagingTokens(scope)
-	for i := range scope.Nodes {
-		node := &scope.Nodes[i]
-		slot := scope.slot(node.Node)
-		if slot == nil && (!node.IsSelected || node.Claimant != "") {
-			continue
-		}
-		spec := heldSpec(scope, node)
-		switch {
-		case slot != nil && slot.Phase == v1alpha1.SlotBooting && slot.Image == scope.target():
-			spec.DesiredImage, spec.Phase = slot.Image, v1alpha1.PhaseBooted
-		case !mayStage(scope):
-		case spec.DesiredImage == scope.target() && spec.Phase == v1alpha1.PhaseStaged:
-		case node.runs(scope.target()):
-			spec.DesiredImage, spec.Phase = scope.target(), v1alpha1.PhaseStaged
-		case tokens > 0:
-			tokens--
-			spec.DesiredImage, spec.Phase = scope.target(), v1alpha1.PhaseStaged
-		}
-		images[node.Name] = spec
-	}
-	return images
-}
-
-// heldSpec is the node's present assignment without the right to boot: that
-// goes with the phase Booting of a slot, and ends with it.
-func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
-	spec := v1alpha1.NodeImageSpec{Phase: v1alpha1.PhaseIdle}
-	if node.Image != nil && node.Image.Spec.DesiredImage != "" {
-		spec.DesiredImage, spec.Phase = node.Image.Spec.DesiredImage, node.Image.Spec.Phase
-		if spec.Phase == v1alpha1.PhaseBooted {
-			spec.Phase = v1alpha1.PhaseStaged
-		}
-	}
-	if scope.Problem == "" {
-		spec.PullSecretHash = scope.PullSecretHash
-	} else if node.Image != nil {
-		spec.PullSecretHash = node.Image.Spec.PullSecretHash
-	}
-	spec.Rollout = scope.Rollout.Name
-	spec.RetryToken = scope.Rollout.Spec.RetryToken
-	return spec
-}
-
-// mayStage says whether nodes may be told to download the image.
-func mayStage(scope *Scope) bool {
-	isPaused := scope.Rollout.Spec.Paused && scope.Rollout.Spec.Mode != v1alpha1.RolloutModeStageOnly
-	return scope.target() != "" && !isPaused && scope.Problem == ""
-}
-
-// stagingTokens is how many more nodes may start to download. Nodes that are
-// down, or on which the image failed, do not hold a token for ever.
-func stagingTokens(scope *Scope) int {
-	tokens := int(scope.Rollout.Spec.MaxConcurrentStaging)
-	if tokens == 0 {
-		tokens = defaultConcurrentStaging
-	}
-	for _, node := range scope.selected() {
-		isAssigned := node.Image != nil && node.Image.Spec.DesiredImage == scope.target() && node.Image.Spec.Phase != v1alpha1.PhaseIdle
-		isDone := node.runs(scope.target()) || node.hasStaged(scope.target()) || node.failure(scope.target(), scope.Rollout.Spec.RetryToken) != nil
-		if isAssigned && !isDone && node.isReady() {
-			tokens--
-		}
-	}
-	return max(tokens, 0)
 }

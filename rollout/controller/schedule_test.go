@@ -20,6 +20,7 @@ var (
 	imageA = "registry.example:5000/os@sha256:" + strings.Repeat("a", 64)
 	imageB = "registry.example:5000/os@sha256:" + strings.Repeat("b", 64)
 	imageC = "registry.example:5000/os@sha256:" + strings.Repeat("c", 64)
+	imageD = "registry.example:5000/os@sha256:" + strings.Repeat("d", 64)
 )
 
 func digestOf(image string) string { return image[strings.Index(image, "@")+1:] }
@@ -115,7 +116,7 @@ func TestWhoGetsASlot(t *testing.T) {
 		"nobody without an image":                        {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.Spec.Image = "" }), "", "NoImage"},
 		"nobody while paused":                            {newScope([]Node{newNode(1)}, paused), "", "Paused"},
 		"nobody when only staging":                       {newScope([]Node{newNode(1)}, stageOnly), "", "StageOnly"},
-		"nobody after a node failed on the image":        {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "NodeFailed"},
+		"nobody after a node failed on the image":        {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "ImageRejected"},
 		"a failure under another token does not count":   {newScope([]Node{newNode(1, func(n *Node) { n.Image.Spec.RetryToken = "2" }), newNode(2, failedOnB)}, func(s *Scope) { s.Rollout.Spec.RetryToken = "2" }), "1", ""},
 		"nobody when a rollout is deleted":               {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }), "", "NoImage"},
 		"not a node that is not Ready; it uses capacity": {newScope([]Node{newNode(1, notReady), newNode(2)}), "", ""},
@@ -147,7 +148,7 @@ func TestWhoGetsASlot(t *testing.T) {
 			var got []string
 			for _, slot := range answer.Grants {
 				got = append(got, strings.TrimPrefix(slot.Node, "worker-"))
-				if slot.Phase != v1alpha1.SlotCordoning || slot.Image != imageB || slot.BootID == "" {
+				if slot.Phase != v1alpha1.SlotDraining || slot.Image != imageB || slot.BootID == "" {
 					t.Errorf("slot %+v", slot)
 				}
 			}
@@ -182,7 +183,11 @@ func TestWhatNodesAreTold(t *testing.T) {
 		"a slot in Booting may boot":                        {told(newNode(1), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
 		"a slot in Booting may boot under pause":            {told(newNode(1), holding(1, v1alpha1.SlotBooting), paused), imageB, v1alpha1.PhaseBooted},
 		"a slot in Booting keeps its node, selected or not": {told(newNode(1, unselected), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
-		"the right to boot ends with the phase":             {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseStaged},
+		"an image is not confirmed while its node soaks":    {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
+		"nor while a node that reboots in its soak is away": {told(newNode(1, updated, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Status.NodeInfo.BootID = "boot-3" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
+		"a node back on the old image may not boot again":   {told(newNode(1, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Image.Status.BootID = "boot-2" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseStaged},
+		"the end of the slot confirms the image":            {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted))), imageB, v1alpha1.PhaseStaged},
+		"a slot in RollingBack goes back":                   {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotRollingBack)), imageB, v1alpha1.PhaseRolledBack},
 		"the right to boot ends with the slot":              {told(newNode(1, on(imageA, v1alpha1.PhaseBooted)), paused), imageA, v1alpha1.PhaseStaged},
 		"another image takes the right to boot away": {
 			told(newNode(1, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotBooting), func(s *Scope) { s.Rollout.Spec.Image = imageC }), imageC, v1alpha1.PhaseStaged,
@@ -233,6 +238,11 @@ func TestAdvance(t *testing.T) {
 	recalled := func(n *Node) { n.Image.Spec.Phase, n.Image.Spec.DesiredImage = v1alpha1.PhaseStaged, imageC }
 	unseen := func(n *Node) { n.Image.Generation = 2 }
 	ordered := func(n *Node) { n.Image.Spec.Phase = v1alpha1.PhaseBooted }
+	softly := func(n *Node) {
+		n.Status.NodeInfo.BootID, n.Image.Status.BootID, n.Image.Status.SoftReboots = "boot-1", "boot-1", 1
+	}
+	skipping := func(s *Scope) { s.Rollout.Spec.Drain.OnTimeout = v1alpha1.DrainSkip }
+	noRollback := func(s *Scope) { off := false; s.Rollout.Spec.Rollback.Enabled = &off }
 	const freed = v1alpha1.SlotPhase("")
 	tests := map[string]struct {
 		phase   v1alpha1.SlotPhase
@@ -242,13 +252,20 @@ func TestAdvance(t *testing.T) {
 		want    v1alpha1.SlotPhase
 		message string
 	}{
-		"cordoned: drain":                                   {v1alpha1.SlotCordoning, newNode(1), outcome{}, nil, v1alpha1.SlotDraining, ""},
-		"cordoned, another image: back":                     {v1alpha1.SlotCordoning, newNode(1), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, ""},
 		"pods are left: wait and say which":                 {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "waits for a/b"}, nil, v1alpha1.SlotDraining, "waits for a/b"},
 		"the drain goes on after its deadline":              {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour)}, v1alpha1.SlotDraining, "x"},
 		"drained: boot":                                     {v1alpha1.SlotDraining, newNode(1), drained, nil, v1alpha1.SlotBooting, ""},
 		"drained under pause: boot":                         {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){paused}, v1alpha1.SlotBooting, ""},
 		"drained, another image: back":                      {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, ""},
+		"drain too long under Skip: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotSoaking, ""},
+		"drained too late under Skip: boot all the same":    {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotBooting, ""},
+		"a gate is not met: wait and say which":             {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, nil, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
+		"a gate is not met for too long: go back":           {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, ""},
+		"a gate is not met and rollback is off: keep":       {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute), noRollback}, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
+		"a soft reboot into the image: soak":                {v1alpha1.SlotBooting, newNode(1, updated, softly), outcome{}, nil, v1alpha1.SlotSoaking, ""},
+		"going back: wait":                                  {v1alpha1.SlotRollingBack, newNode(1, updated, func(n *Node) { n.Status.NodeInfo.BootID = "boot-1" }), outcome{}, nil, v1alpha1.SlotRollingBack, "going back to the image before: a gate was not met within 20m0s"},
+		"back on the image before: return":                  {v1alpha1.SlotRollingBack, newNode(1, rebooted, func(n *Node) { n.Image.Status.BootID = "boot-2" }), outcome{}, nil, v1alpha1.SlotSoaking, ""},
+		"going back takes too long: keep and say so":        {v1alpha1.SlotRollingBack, newNode(1, notReady), outcome{}, []func(*Scope){later(15 * time.Minute)}, v1alpha1.SlotRollingBack, "not back on the image before after 15m0s: node Ready=Unknown, agent: no report"},
 		"draining, rollout deleted: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{}, []func(*Scope){withImage("")}, v1alpha1.SlotSoaking, ""},
 		"rebooted into the image during the drain: arrived": {v1alpha1.SlotDraining, newNode(1, updated), outcome{}, nil, v1alpha1.SlotSoaking, ""},
 		"booting: wait":                                     {v1alpha1.SlotBooting, newNode(1, ordered), outcome{}, nil, v1alpha1.SlotBooting, ""},
@@ -305,9 +322,9 @@ func TestConditions(t *testing.T) {
 		"held by pause":      {newScope([]Node{newNode(1)}, paused), map[string]string{"Available": "True AllAvailable", "Progressing": "False Paused", "Degraded": "False AsExpected", "Paused": "True Paused"}},
 		"one away":           {newScope([]Node{newNode(1, notReady), newNode(2)}, holding(1, v1alpha1.SlotBooting)), map[string]string{"Available": "True WithinMaxUnavailable", "Progressing": "True Updating", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
 		"too many away":      {newScope([]Node{newNode(1, notReady), newNode(2, cordoned)}), map[string]string{"Available": "False TooManyUnavailable", "Progressing": "True Updating", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
-		"a node failed":      {newScope([]Node{newNode(1, failedOnB), newNode(2)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False NodeFailed", "Degraded": "True NodeFailed", "Paused": "False NotPaused"}},
+		"a node failed":      {newScope([]Node{newNode(1, failedOnB), newNode(2)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False ImageRejected", "Degraded": "True ImageRejected", "Paused": "False NotPaused"}},
 		"a drain is blocked": {newScope([]Node{newNode(1, cordoned), newNode(2)}, holding(1, v1alpha1.SlotDraining), func(s *Scope) { s.Now = start.Add(2 * time.Hour) }), map[string]string{"Available": "True WithinMaxUnavailable", "Progressing": "True Updating", "Degraded": "True DrainBlocked", "Paused": "False NotPaused"}},
-		"a node stays away":  {newScope([]Node{newNode(1, notReady), newNode(2)}, holding(1, v1alpha1.SlotBooting), func(s *Scope) { s.Now = start.Add(2 * time.Hour) }), map[string]string{"Available": "True WithinMaxUnavailable", "Progressing": "True Updating", "Degraded": "True RebootTimeout", "Paused": "False NotPaused"}},
+		"a node stays away":  {newScope([]Node{newNode(1, notReady), newNode(2)}, holding(1, v1alpha1.SlotBooting), func(s *Scope) { s.Now = start.Add(2 * time.Hour) }), map[string]string{"Available": "True WithinMaxUnavailable", "Progressing": "True Updating", "Degraded": "True ImageRejected", "Paused": "False NotPaused"}},
 		"no pull secret":     {newScope([]Node{newNode(1, notStaged)}, func(s *Scope) { s.Problem = "Secret a/b does not exist" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False PullSecretMissing", "Degraded": "True PullSecretMissing", "Paused": "False NotPaused"}},
 		"a node of two":      {newScope([]Node{newNode(1, claimed), newNode(2, updated)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False Updated", "Degraded": "True NodeConflict", "Paused": "False NotPaused"}},
 		"no image, no nodes": {newScope(nil, func(s *Scope) { s.Rollout.Spec.Image = "" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoImage", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},

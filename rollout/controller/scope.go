@@ -28,7 +28,35 @@ type Scope struct {
 	// Problem is what keeps new nodes from staging (the pull secret is missing,
 	// say), or empty.
 	Problem string
+	// Cluster is what matters of the nodes outside the rollout.
+	Cluster Cluster
 }
+
+// Cluster is what a rollout has to know about the cluster as a whole.
+type Cluster struct {
+	// Nodes is how many there are.
+	Nodes int
+	// ControlPlane are the control-plane nodes, of whatever rollout.
+	ControlPlane []*corev1.Node
+	// ControllerNode is the node that this controller runs on; empty when it
+	// does not know.
+	ControllerNode string
+	// Etcd says what is wrong with etcd, or is empty. It is looked at before a
+	// control-plane node gets a slot.
+	Etcd string
+}
+
+// after is the scope as it will be when the slots are written.
+func (s *Scope) after(slots []v1alpha1.Slot, skipped []v1alpha1.SkippedNode) *Scope {
+	next := *s
+	next.Rollout = s.Rollout.DeepCopy()
+	next.Rollout.Status.Slots, next.Rollout.Status.Skipped = slots, skipped
+	return &next
+}
+
+// isSingleNode: there is nowhere to move pods to, and a controller that cordons
+// its only node may never be scheduled again.
+func (s *Scope) isSingleNode() bool { return s.Cluster.Nodes == 1 }
 
 // Node is a node with what its agent reports.
 type Node struct {
@@ -135,14 +163,26 @@ func (n *Node) reason(kind string) string {
 // failure is the attempt that failed for good with the image, or nil. Under a
 // new retry token an old failure does not count.
 func (n *Node) failure(image, retryToken string) *v1alpha1.Attempt {
-	if n.Image == nil || n.Image.Status.LastAttempt == nil || n.runs(image) {
+	if image == "" || n.Image == nil || n.runs(image) {
 		return nil
+	}
+	isIt := func(a v1alpha1.Attempt) bool { return a.Image == image && a.Permanent && a.RetryToken == retryToken }
+	if last := n.Image.Status.LastAttempt; last != nil && isIt(*last) {
+		return last
+	}
+	if i := slices.IndexFunc(n.Image.Status.FailedImages, isIt); i >= 0 {
+		return &n.Image.Status.FailedImages[i]
+	}
+	return nil
+}
+
+// isStuckStaging says whether the download of the image fails again and again.
+func (n *Node) isStuckStaging(image string) bool {
+	if n.Image == nil || n.Image.Status.LastAttempt == nil || n.runs(image) {
+		return false
 	}
 	last := n.Image.Status.LastAttempt
-	if image == "" || last.Image != image || !last.Permanent || last.RetryToken != retryToken {
-		return nil
-	}
-	return last
+	return last.Image == image && last.Class != "" && last.Failures >= stubbornFailures
 }
 
 // holds says whether a deployment is the image. The reference may be pinned to
@@ -174,15 +214,19 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 	for i := range images.Items {
 		byName[images.Items[i].Name] = &images.Items[i]
 	}
-	scope := &Scope{Now: now, Rollout: rollout}
+	scope := &Scope{Now: now, Rollout: rollout, Cluster: Cluster{Nodes: len(nodes.Items)}}
+	rivals := rivalsOf(rollout, rollouts.Items)
 	for i := range nodes.Items {
 		object := &nodes.Items[i]
+		if isControlPlane(object) {
+			scope.Cluster.ControlPlane = append(scope.Cluster.ControlPlane, object)
+		}
 		node := Node{Node: object, Image: imageOf(object, byName[object.Name]), IsSelected: selector.Matches(labels.Set(object.Labels))}
 		isOurs := node.Image != nil && node.Image.Spec.Rollout == rollout.Name
 		if !node.IsSelected && !isOurs && scope.slot(object) == nil {
 			continue
 		}
-		node.Claimant = claimant(object, rollout, rollouts.Items)
+		node.Claimant = rivals.claimant(object, rollout)
 		scope.Nodes = append(scope.Nodes, node)
 	}
 	slices.SortFunc(scope.Nodes, inOrder)
@@ -222,20 +266,41 @@ func selectorOf(rollout *v1alpha1.ImageRollout) (labels.Selector, error) {
 	return selector, nil
 }
 
-// claimant finds another rollout with an older right to the node: it has the
-// node in a slot, or it selects the node too and comes first by age and name.
-func claimant(node *corev1.Node, rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) string {
+// rivals are the other rollouts that may lay claim to a node.
+type rivals []rival
+
+type rival struct {
+	rollout *v1alpha1.ImageRollout
+	// selector is nil for a rollout whose selection does not count: it is being
+	// deleted, its selector is invalid, or it comes later.
+	selector labels.Selector
+}
+
+func rivalsOf(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) rivals {
+	var found rivals
 	for i := range all {
 		other := &all[i]
 		if other.UID == rollout.UID || other.Name == rollout.Name {
 			continue
 		}
-		if hasSlot(other, node.UID) {
-			return other.Name
+		entry := rival{rollout: other}
+		if selector, err := selectorOf(other); err == nil && other.DeletionTimestamp == nil && comesFirst(other, rollout) {
+			entry.selector = selector
 		}
-		selector, err := selectorOf(other)
-		if err == nil && other.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) && comesFirst(other, rollout) && !hasSlot(rollout, node.UID) {
-			return other.Name
+		found = append(found, entry)
+	}
+	return found
+}
+
+// claimant finds another rollout with an older right to the node: it has the
+// node in a slot, or it selects the node too and comes first by age and name.
+func (r rivals) claimant(node *corev1.Node, rollout *v1alpha1.ImageRollout) string {
+	for _, rival := range r {
+		if hasSlot(rival.rollout, node.UID) {
+			return rival.rollout.Name
+		}
+		if rival.selector != nil && rival.selector.Matches(labels.Set(node.Labels)) && !hasSlot(rollout, node.UID) {
+			return rival.rollout.Name
 		}
 	}
 	return ""

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// defaultDrainTimeout and defaultRebootTimeout stand in where the rollout
-	// names none; the API documents them.
-	defaultDrainTimeout  = time.Hour
-	defaultRebootTimeout = 15 * time.Minute
+	// These stand in where the rollout names none; the API documents them.
+	defaultDrainTimeout     = time.Hour
+	defaultRebootTimeout    = 15 * time.Minute
+	defaultRollbackDeadline = 20 * time.Minute
 )
 
 // outcome is what came of carrying out the present phase of a slot.
@@ -22,6 +22,8 @@ type outcome struct {
 	isDrained bool
 	// blocked says which pods are left and why, while isDrained is false.
 	blocked string
+	// gate says which gate is not met on a node that has booted the image.
+	gate string
 	// wasUnschedulable is the slot's mark, corrected by what was seen when the
 	// node was cordoned.
 	wasUnschedulable bool
@@ -35,12 +37,12 @@ func advance(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1al
 	}
 	slot.WasUnschedulable = result.wasUnschedulable
 	switch slot.Phase {
-	case v1alpha1.SlotCordoning:
-		return advanceCordoning(scope, slot)
 	case v1alpha1.SlotDraining:
 		return advanceDraining(scope, slot, node, result)
 	case v1alpha1.SlotBooting:
-		return advanceBooting(scope, slot, node)
+		return advanceBooting(scope, slot, node, result)
+	case v1alpha1.SlotRollingBack:
+		return advanceRollingBack(scope, slot, node)
 	}
 	return advanceSoaking(scope, slot, node)
 }
@@ -53,11 +55,13 @@ func enter(scope *Scope, slot v1alpha1.Slot, phase v1alpha1.SlotPhase) *v1alpha1
 	return &slot
 }
 
-func advanceCordoning(scope *Scope, slot v1alpha1.Slot) *v1alpha1.Slot {
-	if isWithdrawn(scope, slot) {
-		return enter(scope, slot, v1alpha1.SlotSoaking)
+// enterBoot is enter for a phase that ends with another boot than the present.
+func enterBoot(scope *Scope, slot v1alpha1.Slot, node *Node, phase v1alpha1.SlotPhase) *v1alpha1.Slot {
+	slot.BootID, slot.SoftReboots = node.Status.NodeInfo.BootID, 0
+	if node.Image != nil {
+		slot.SoftReboots = node.Image.Status.SoftReboots
 	}
-	return enter(scope, slot, v1alpha1.SlotDraining)
+	return enter(scope, slot, phase)
 }
 
 // advanceDraining takes a node that rebooted into the image on its own as
@@ -65,32 +69,66 @@ func advanceCordoning(scope *Scope, slot v1alpha1.Slot) *v1alpha1.Slot {
 // that is about to be ordered.
 func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
 	switch {
-	case isWithdrawn(scope, slot), node.isUpdated(slot.Image):
+	case isWithdrawn(scope, slot), node.isUpdated(slot.Image), isSkipped(scope, slot, result):
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	case result.isDrained:
-		slot.BootID = node.Status.NodeInfo.BootID
-		return enter(scope, slot, v1alpha1.SlotBooting)
+		return enterBoot(scope, slot, node, v1alpha1.SlotBooting)
 	}
 	slot.Message = clip(result.blocked)
 	return &slot
 }
 
-// advanceBooting waits for the one thing that counts: the kubelet and the agent
-// both report another boot than before, on the image, and the node is Ready.
-// The boot id is compared first: the old kubelet's Ready stands for a while.
-func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot {
-	hasRebooted := node.Status.NodeInfo.BootID != slot.BootID
+// isSkipped says whether the drain took so long that the node is given up for now.
+func isSkipped(scope *Scope, slot v1alpha1.Slot, result outcome) bool {
+	return slot.Phase == v1alpha1.SlotDraining && !result.isDrained && isOverdue(scope, slot) &&
+		scope.Rollout.Spec.Drain.OnTimeout == v1alpha1.DrainSkip && !isWithdrawn(scope, slot)
+}
+
+// hasArrived waits for the one thing that counts: the kubelet and the agent both
+// report another boot than before, on the image, and the node is Ready. The boot
+// id is compared first: the old kubelet's Ready stands for a while.
+func hasArrived(slot v1alpha1.Slot, node *Node) bool {
+	return hasRebooted(slot, node) && node.isUpdated(slot.Image)
+}
+
+func hasRebooted(slot v1alpha1.Slot, node *Node) bool {
+	return node.Status.NodeInfo.BootID != slot.BootID || (node.Image != nil && node.Image.Status.SoftReboots > slot.SoftReboots)
+}
+
+func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
 	switch {
-	case hasRebooted && node.isUpdated(slot.Image):
+	case hasArrived(slot, node) && result.gate == "":
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	case isWithdrawn(scope, slot) && isRecalled(node):
 		return enter(scope, slot, v1alpha1.SlotSoaking)
-	case node.failure(slot.Image, scope.Rollout.Spec.RetryToken) != nil && node.isReady() && node.isCurrent():
+	case hasFailed(scope, slot, node) && node.isReady() && node.isCurrent():
 		return enter(scope, slot, v1alpha1.SlotSoaking) // back on the old image, and well
-	}
-	slot.Message = ""
-	if isOverdue(scope, slot) {
+	case hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && mayRollBack(scope) && !isWithdrawn(scope, slot):
+		return enterBoot(scope, slot, node, v1alpha1.SlotRollingBack)
+	case hasArrived(slot, node):
+		slot.Message = clip("on the image; waits for " + result.gate)
+	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not Ready on the image after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
+	default:
+		slot.Message = ""
+	}
+	return &slot
+}
+
+func hasFailed(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
+	return node.failure(slot.Image, scope.Rollout.Spec.RetryToken) != nil
+}
+
+// advanceRollingBack waits for the node to be Ready on another image. One that
+// cannot go back keeps its slot: somebody has to look at it.
+func advanceRollingBack(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot {
+	isBack := hasRebooted(slot, node) && node.isCurrent() && node.isReady() && !node.runs(slot.Image)
+	if isBack || (isWithdrawn(scope, slot) && isRecalled(node)) {
+		return enter(scope, slot, v1alpha1.SlotSoaking)
+	}
+	slot.Message = "going back to the image before: a gate was not met within " + rollbackDeadline(scope).String()
+	if isOverdue(scope, slot) {
+		slot.Message = clip(fmt.Sprintf("not back on the image before after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	}
 	return &slot
 }
@@ -98,7 +136,7 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot
 // isRecalled says whether the agent has seen that it may not boot any more: an
 // agent that has asked for the reboot reports nothing until after it.
 func isRecalled(node *Node) bool {
-	return node.Image != nil && node.Image.Spec.Phase != v1alpha1.PhaseBooted &&
+	return node.Image != nil && node.Image.Spec.Phase != v1alpha1.PhaseBooted && node.Image.Spec.Phase != v1alpha1.PhaseRolledBack &&
 		node.Image.Status.ObservedGeneration == node.Image.Generation && node.isCurrent() && node.isReady()
 }
 
@@ -133,11 +171,30 @@ func isOverdue(scope *Scope, slot v1alpha1.Slot) bool {
 	elapsed := scope.Now.Sub(slot.Since.Time)
 	switch slot.Phase {
 	case v1alpha1.SlotDraining:
-		return elapsed >= duration(scope.Rollout.Spec.Drain.Timeout, defaultDrainTimeout)
-	case v1alpha1.SlotBooting:
+		return elapsed >= drainTimeout(scope)
+	case v1alpha1.SlotBooting, v1alpha1.SlotRollingBack:
 		return elapsed >= rebootTimeout(scope)
 	}
 	return false
+}
+
+// isPastRollbackDeadline says whether the node had its time to be well on the
+// image, since it was told to boot it or was put back into service.
+func isPastRollbackDeadline(scope *Scope, slot v1alpha1.Slot) bool {
+	return scope.Now.Sub(slot.Since.Time) >= rollbackDeadline(scope)
+}
+
+func mayRollBack(scope *Scope) bool {
+	enabled := scope.Rollout.Spec.Rollback.Enabled
+	return enabled == nil || *enabled
+}
+
+func rollbackDeadline(scope *Scope) time.Duration {
+	return duration(scope.Rollout.Spec.Rollback.Deadline, defaultRollbackDeadline)
+}
+
+func drainTimeout(scope *Scope) time.Duration {
+	return duration(scope.Rollout.Spec.Drain.Timeout, defaultDrainTimeout)
 }
 
 func rebootTimeout(scope *Scope) time.Duration {

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,10 +27,14 @@ func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRoll
 		ObservedGeneration: scope.Rollout.Generation,
 		Nodes:              countNodes(scope),
 		Slots:              slots,
+		Canary:             canaryStatus(scope),
+		Rejected:           rejected(scope),
+		Skipped:            scope.Rollout.Status.Skipped,
+		NextWindow:         nextWindow(scope),
 		Conditions:         append([]metav1.Condition(nil), scope.Rollout.Status.Conditions...),
 	}
 	for _, condition := range []metav1.Condition{
-		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots), pausedCondition(scope),
+		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots, held), pausedCondition(scope),
 	} {
 		condition.ObservedGeneration = scope.Rollout.Generation
 		condition.Message = clip(condition.Message)
@@ -85,13 +91,9 @@ func availableCondition(scope *Scope) metav1.Condition {
 func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1alpha1.Slot, held Hold) metav1.Condition {
 	kind := v1alpha1.ConditionProgressing
 	progress := fmt.Sprintf("%d of %d nodes updated, %d staged", counts.Updated, counts.Total, counts.Staged)
-	var inSlots []string
-	for _, slot := range slots {
-		inSlots = append(inSlots, slot.Node+" "+string(slot.Phase))
-	}
 	switch {
 	case len(slots) > 0:
-		return condition(kind, true, "Updating", progress+"; "+list(inSlots))
+		return condition(kind, true, "Updating", progress+"; "+describeSlots(slots))
 	case held.Reason == "NoImage":
 		return condition(kind, false, held.Reason, held.Message)
 	case counts.Updated == counts.Total:
@@ -100,12 +102,35 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 		return condition(kind, false, "PullSecretMissing", scope.Problem)
 	case held.Reason == "StageOnly" && counts.Updated+counts.Staged < counts.Total:
 		return condition(kind, true, "Staging", progress)
+	case held.Reason == "CanarySoak":
+		return condition(kind, true, held.Reason, progress+"; "+held.Message)
 	case held.Reason != "":
 		return condition(kind, false, held.Reason, progress+"; "+held.Message)
 	case counts.Staged == 0:
 		return condition(kind, true, "Staging", progress)
 	}
-	return condition(kind, true, "Updating", progress)
+	return condition(kind, true, "Updating", progress+waitingFor(scope))
+}
+
+func describeSlots(slots []v1alpha1.Slot) string {
+	var names []string
+	for _, slot := range slots {
+		text := slot.Node + " " + string(slot.Phase)
+		if slot.Message != "" {
+			text += ": " + slot.Message
+		}
+		names = append(names, text)
+	}
+	return list(names)
+}
+
+// waitingFor names the canary nodes that all others wait for.
+func waitingFor(scope *Scope) string {
+	first, err := canaries(scope)
+	if err != nil || len(first) == 0 || isCanaryDone(scope) {
+		return ""
+	}
+	return "; the canary nodes come first: " + list(waitingCanaries(scope, first))
 }
 
 func pausedCondition(scope *Scope) metav1.Condition {
@@ -115,16 +140,26 @@ func pausedCondition(scope *Scope) metav1.Condition {
 	return condition(v1alpha1.ConditionPaused, false, "NotPaused", "")
 }
 
+// mistakes are reasons to hold that somebody has to mend.
+var mistakes = []string{"InvalidWindow", "InvalidCanary", "NoCanary"}
+
 // degradedCondition names the gravest trouble; the others wait their turn.
-func degradedCondition(scope *Scope, slots []v1alpha1.Slot) metav1.Condition {
+func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {
 	kind := v1alpha1.ConditionDegraded
+	if slices.Contains(mistakes, held.Reason) {
+		return condition(kind, true, held.Reason, held.Message)
+	}
 	for _, trouble := range []struct{ reason, message string }{
 		{"PullSecretMissing", scope.Problem},
-		{"NodeFailed", holdAfterFailure(scope).Message},
+		{"ImageRejected", holdWhenRejected(scope).Message},
 		{"RebootTimeout", overdue(scope, slots, v1alpha1.SlotBooting)},
+		{"RollbackTimeout", overdue(scope, slots, v1alpha1.SlotRollingBack)},
+		{"NodeFailed", nameFailures(failedNodes(scope))},
 		{"DrainBlocked", overdue(scope, slots, v1alpha1.SlotDraining)},
+		{"DrainSkipped", skippedNodes(scope)},
 		{"NodeConflict", conflicts(scope)},
 		{"StagingFailing", stagingFailures(scope)},
+		{"NotManageable", unmanageable(scope)},
 	} {
 		if trouble.message != "" {
 			return condition(kind, true, trouble.reason, trouble.message)
@@ -156,33 +191,74 @@ func conflicts(scope *Scope) string {
 func stagingFailures(scope *Scope) string {
 	var names []string
 	for _, node := range scope.selected() {
-		if node.Image == nil || node.Image.Status.LastAttempt == nil {
-			continue
-		}
-		last := node.Image.Status.LastAttempt
-		if last.Image == scope.target() && last.Class != "" && last.Failures >= stubbornFailures && !node.runs(scope.target()) {
+		if node.isStuckStaging(scope.target()) {
+			last := node.Image.Status.LastAttempt
 			names = append(names, fmt.Sprintf("%s: %s, %s", node.Name, last.Class, last.Message))
 		}
 	}
 	return list(names)
 }
 
-// writeStatus writes the status if it differs from what was read. The resource
-// version makes sure that nobody else gave slots in the meantime.
-func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.ImageRollout, status v1alpha1.ImageRolloutStatus) (isWritten bool, err error) {
-	if equality.Semantic.DeepEqual(rollout.Status, status) {
-		return false, nil
+// unmanageable are nodes that bootc cannot update: they are never drained.
+func unmanageable(scope *Scope) string {
+	var names []string
+	for _, node := range scope.selected() {
+		if node.Image == nil {
+			continue
+		}
+		manageable := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionManageable)
+		if manageable != nil && manageable.Status == metav1.ConditionFalse {
+			names = append(names, fmt.Sprintf("%s: %s", node.Name, manageable.Message))
+		}
 	}
+	return list(names)
+}
+
+// maySkip is how long a status may wait because nothing but numbers and texts
+// has changed in it and one was written just before; 0: not at all.
+func (r *Reconciler) maySkip(rollout *v1alpha1.ImageRollout, status v1alpha1.ImageRolloutStatus) time.Duration {
+	last, isKnown := r.written[rollout.Name]
+	wait := last.Add(statusInterval).Sub(r.now())
+	if !isKnown || wait <= 0 || !equality.Semantic.DeepEqual(withoutNumbers(rollout.Status), withoutNumbers(status)) {
+		return 0
+	}
+	return wait
+}
+
+// withoutNumbers leaves what somebody may be waiting for.
+func withoutNumbers(status v1alpha1.ImageRolloutStatus) v1alpha1.ImageRolloutStatus {
+	bare := *status.DeepCopy()
+	bare.Nodes = v1alpha1.NodeCounts{}
+	for i := range bare.Conditions {
+		bare.Conditions[i].Message = ""
+	}
+	for i := range bare.Slots {
+		if bare.Slots[i].Message != "" {
+			bare.Slots[i].Message = "x" // that there is one counts
+		}
+	}
+	return bare
+}
+
+// writeStatus writes the status. The resource version makes sure that nobody
+// else gave slots in the meantime.
+func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.ImageRollout, status v1alpha1.ImageRolloutStatus) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
-		return false, err
+		return err
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ImageRollout"))
 	object.SetName(rollout.Name)
 	object.SetResourceVersion(rollout.ResourceVersion)
 	err = r.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
-	return err == nil, err
+	if err == nil {
+		if r.written == nil {
+			r.written = map[string]time.Time{}
+		}
+		r.written[rollout.Name] = r.now()
+	}
+	return err
 }
 
 // warnOfZero tells the user once per change of the spec that 0 is read as 1.

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// controlPlaneRoles are the labels by which installers mark the nodes that the
+// API server and etcd run on.
+var controlPlaneRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+func isControlPlane(node *corev1.Node) bool {
+	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool {
+		_, isThere := node.Labels[role]
+		return isThere
+	})
+}
+
+// holdForControlPlane: etcd must keep its quorum, so that no control-plane node
+// goes down while another is down already, whichever rollout it belongs to. A
+// node in a slot of this rollout is counted elsewhere.
+func holdForControlPlane(s *Scope) Hold {
+	if !slices.ContainsFunc(s.selected(), func(n *Node) bool { return isControlPlane(n.Node) }) {
+		return Hold{}
+	}
+	var down []string
+	for _, node := range s.Cluster.ControlPlane {
+		if s.slot(node) == nil && !(&Node{Node: node}).isReady() {
+			down = append(down, node.Name)
+		}
+	}
+	switch {
+	case len(down) > 0:
+		return Hold{"ControlPlaneNotReady", "no control-plane node is taken out of service while others are not Ready: " + list(down)}
+	case s.Cluster.Etcd != "":
+		return Hold{"EtcdNotReady", "no control-plane node is taken out of service while etcd is not whole: " + s.Cluster.Etcd}
+	}
+	return Hold{}
+}
+
+// isWithoutOthers says whether a control-plane node would be the only one out of
+// service: one at a time, whatever maxUnavailable says.
+func (t *turn) isWithoutOthers(n *Node) bool {
+	if !isControlPlane(n.Node) {
+		return true
+	}
+	return !t.hasControlPlaneSlot && !slices.ContainsFunc(t.Cluster.ControlPlane, func(other *corev1.Node) bool {
+		return other.UID != n.UID && (&Node{Node: other}).isUnavailable()
+	})
+}
+
+// etcdPods are where the pods of etcd are found: kubeadm and most others run
+// them as static pods in kube-system, OpenShift in a namespace of its own.
+var etcdPods = []struct{ namespace, key, value string }{
+	{metav1.NamespaceSystem, "component", "etcd"},
+	{"openshift-etcd", "app", "etcd"},
+}
+
+// readEtcd says which pods of etcd are not Ready; empty when all are, or when
+// etcd does not run as pods.
+func (r *Reconciler) readEtcd(ctx context.Context) (string, error) {
+	var unready []string
+	for _, where := range etcdPods {
+		pods := &corev1.PodList{}
+		err := r.Live.List(ctx, pods, client.InNamespace(where.namespace), client.MatchingLabels{where.key: where.value})
+		if err != nil {
+			return "", fmt.Errorf("pods of etcd in namespace %s could not be listed: %w", where.namespace, err)
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; !isPodReady(pod) {
+				unready = append(unready, pod.Namespace+"/"+pod.Name+" is not Ready")
+			}
+		}
+	}
+	return list(unready), nil
+}
+
+func isPodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// grantsControlPlane says whether a control-plane node is among the slots.
+func grantsControlPlane(scope *Scope, grants []v1alpha1.Slot) bool {
+	return slices.ContainsFunc(grants, func(slot v1alpha1.Slot) bool {
+		node := scope.node(slot)
+		return node != nil && isControlPlane(node.Node)
+	})
+}

@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// unmetGate names the first gate that is not met on the node, and why; empty
+// when all are.
+func (r *Reconciler) unmetGate(ctx context.Context, gates []v1alpha1.Gate, node *Node) (string, error) {
+	for _, gate := range gates {
+		problem := ""
+		var err error
+		switch {
+		case gate.NodeCondition != nil:
+			problem = unmetCondition(*gate.NodeCondition, node)
+		case gate.Pods != nil:
+			problem, err = r.unreadyPods(ctx, *gate.Pods, node.Name)
+		default:
+			problem = "it says nothing that this version could check"
+		}
+		if problem != "" || err != nil {
+			return fmt.Sprintf("gate %s: %s", gate.Name, problem), err
+		}
+	}
+	return "", nil
+}
+
+func unmetCondition(gate v1alpha1.NodeConditionGate, node *Node) string {
+	want := gate.Status
+	if want == "" {
+		want = string(corev1.ConditionTrue)
+	}
+	for _, condition := range node.Status.Conditions {
+		if string(condition.Type) != gate.Type {
+			continue
+		}
+		if string(condition.Status) == want {
+			return ""
+		}
+		return fmt.Sprintf("condition %s of the Node is %s, not %s: %s", gate.Type, condition.Status, want, condition.Message)
+	}
+	return fmt.Sprintf("the Node has no condition %s", gate.Type)
+}
+
+// unreadyPods says which of the gate's pods on the node are not Ready. A node
+// without any has not met the gate: its pods are still to come.
+func (r *Reconciler) unreadyPods(ctx context.Context, gate v1alpha1.PodsGate, node string) (string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&gate.Selector)
+	if err != nil {
+		return "selector: " + err.Error(), nil
+	}
+	pods := &corev1.PodList{}
+	onNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
+	if err := r.Live.List(ctx, pods, onNode, client.InNamespace(gate.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return "", fmt.Errorf("Node %s: pods of a gate could not be listed: %w", node, err)
+	}
+	var unready []string
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; !isPodReady(pod) {
+			unready = append(unready, fmt.Sprintf("pod %s/%s is not Ready", pod.Namespace, pod.Name))
+		}
+	}
+	if len(pods.Items) == 0 {
+		return fmt.Sprintf("no pod in namespace %s matches %s on the node", gate.Namespace, selector), nil
+	}
+	return list(unready), nil
+}
