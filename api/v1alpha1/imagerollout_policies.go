@@ -123,6 +123,18 @@ type RollbackSpec struct {
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 }
 
+// DriftPolicy is what happens to changed files.
+//
+// +kubebuilder:validation:Enum=Report;Correct
+type DriftPolicy string
+
+const (
+	// DriftReport names them.
+	DriftReport DriftPolicy = "Report"
+	// DriftCorrect puts them right.
+	DriftCorrect DriftPolicy = "Correct"
+)
+
 // CanarySpec says which nodes take the image first.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodes) != has(self.nodeSelector)",message="set either nodes or nodeSelector"

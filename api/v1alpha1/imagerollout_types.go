@@ -160,6 +160,14 @@ type ImageRolloutSpec struct {
 	// +optional
 	Rollback RollbackSpec `json:"rollback,omitempty"`
 
+	// drift is what happens to files of the image that were changed on a node.
+	// Report (default): the node is reported with the files' names. Correct: files
+	// below /etc are put back as the image has them.
+	//
+	// +optional
+	// +kubebuilder:default=Report
+	Drift DriftPolicy `json:"drift,omitempty"`
+
 	// windows are the times in which nodes may be taken out of service. A node
 	// on its way when a window closes finishes. Without any it may always be.
 	//

@@ -102,6 +102,11 @@ type NodeImageSpec struct {
 	//
 	// +optional
 	AllowSoftReboot bool `json:"allowSoftReboot,omitempty"`
+
+	// correctDrift has the agent put files back that were changed on the node.
+	//
+	// +optional
+	CorrectDrift bool `json:"correctDrift,omitempty"`
 }
 
 // Conditions of a NodeImage.
@@ -117,6 +122,15 @@ const (
 	// has confirmed and could not go back: bootc's rollback entry is not the
 	// image that it had. It is absent while nothing is wrong.
 	ConditionRollbackReady = "RollbackReady"
+	// ConditionDrifted is True while files that the booted image delivers are
+	// different on the node; the message names them. It is absent otherwise.
+	ConditionDrifted = "Drifted"
+	// ConditionRivalUpdater is True while something else on the node may update
+	// or reboot it; the message names it. It is absent otherwise.
+	ConditionRivalUpdater = "RivalUpdater"
+	// ConditionLowDiskSpace is True while an image may not fit on the node. It is
+	// absent otherwise.
+	ConditionLowDiskSpace = "LowDiskSpace"
 )
 
 // FailureClass tells apart what can go wrong on a node.
@@ -168,6 +182,11 @@ type NodeImageStatus struct {
 	// +optional
 	Rollback *HostImage `json:"rollback,omitempty"`
 
+	// freeSpace of the node, as of the last report.
+	//
+	// +optional
+	FreeSpace *FreeSpace `json:"freeSpace,omitempty"`
+
 	// lastAttempt is the last try to stage or boot an image.
 	//
 	// +optional
@@ -188,6 +207,18 @@ type NodeImageStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// FreeSpace is how much an image may still take up.
+type FreeSpace struct {
+	// sysrootMiB is free where images are kept.
+	//
+	// +optional
+	SysrootMiB int64 `json:"sysrootMiB,omitempty"`
+	// bootMiB is free in /boot, where kernels are.
+	//
+	// +optional
+	BootMiB int64 `json:"bootMiB,omitempty"`
+}
+
 // HostImage is one of bootc's deployments.
 type HostImage struct {
 	// image is the reference the deployment follows.
@@ -203,6 +234,11 @@ type HostImage struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
+	// softRebootCapable is true for a staged image that the userspace alone could
+	// be restarted into.
+	//
+	// +optional
+	SoftRebootCapable bool `json:"softRebootCapable,omitempty"`
 	// downloadOnly is true for a staged image that a reboot would not apply.
 	//
 	// +optional

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,9 @@ type Options struct {
 	GlobalPullSecret string
 	// DefaultStream is the OS stream of a cluster that has not chosen one.
 	DefaultStream string
+
+	// NodeName is the node that this program runs on, if it runs in a cluster.
+	NodeName string
 
 	// Log is how the log is written.
 	Log zap.Options
@@ -116,6 +120,8 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
+
+	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of the node that this program runs on, which is updated last (default: the environment's NODE_NAME)")
 
 	logFlags := flag.NewFlagSet("log", flag.ContinueOnError)
 	o.Log.BindFlags(logFlags)

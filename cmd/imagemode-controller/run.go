@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	_ "time/tzdata" // maintenance windows name time zones; the image has no list of them
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -75,7 +76,7 @@ var controllers = []struct {
 		})
 	}},
 	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
-		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace})
+		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace, NodeName: o.NodeName})
 	}},
 }
 

@@ -16,8 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFileBytes bounds every file that is read from the host.
-const maxFileBytes = 1 << 20
+const (
+	// maxFileBytes bounds every file that is read from the host: the list of the
+	// files that an image delivers has some hundred bytes for each.
+	maxFileBytes = 8 << 20
+	// maxTailBytes bounds what is read of a command's output.
+	maxTailBytes = 1 << 20
+)
 
 // hostPath is where the agent sees a path of the host. The root is a link
 // through /proc or "/", so that no path may climb out of it by "..".
@@ -58,7 +63,7 @@ func splitBootID(joined string) (id string, softReboots int32) {
 	return id, softReboots
 }
 
-// ReadFile reads a file of at most 1 MiB.
+// ReadFile reads a file of at most 8 MiB.
 func (h *SystemdHost) ReadFile(path string) ([]byte, error) {
 	file, err := os.Open(h.hostPath(path))
 	if err != nil {
@@ -178,7 +183,7 @@ func (h *SystemdHost) RemoveFile(path string) error {
 	return errors.Join(err, syncDirectory(filepath.Dir(target)))
 }
 
-// readTail reads the end of a file that a command wrote: at most maxFileBytes.
+// readTail reads the end of a file that a command wrote: at most maxTailBytes.
 func (h *SystemdHost) readTail(path string) (string, error) {
 	file, err := os.Open(h.hostPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,11 +193,11 @@ func (h *SystemdHost) readTail(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.Size() > maxFileBytes {
-		if _, err := file.Seek(-maxFileBytes, io.SeekEnd); err != nil {
+	if info, err := file.Stat(); err == nil && info.Size() > maxTailBytes {
+		if _, err := file.Seek(-maxTailBytes, io.SeekEnd); err != nil {
 			return "", err
 		}
 	}
-	content, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
+	content, err := io.ReadAll(io.LimitReader(file, maxTailBytes))
 	return string(content), err
 }

@@ -52,7 +52,7 @@ func TestFilesLongerThanSensibleAreRefused(t *testing.T) {
 	if _, err := host.ReadFile("/x"); err == nil {
 		t.Error("read")
 	}
-	if tail, err := host.readTail("/x"); err != nil || len(tail) != maxFileBytes {
+	if tail, err := host.readTail("/x"); err != nil || len(tail) != maxTailBytes {
 		t.Errorf("tail of %d bytes, %v", len(tail), err)
 	}
 }

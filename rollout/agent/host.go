@@ -47,11 +47,34 @@ type Host interface {
 	InstallProgram(path string) error
 	// ReadFile returns fs.ErrNotExist for a file that is not there.
 	ReadFile(path string) ([]byte, error)
+	// Inspect describes what is at a path, with links followed inside the host,
+	// or not followed at the end of the path. fs.ErrNotExist: nothing is there.
+	Inspect(path string, follow bool) (FileState, error)
+	// PutBack replaces a file as WriteFile does, with an owner.
+	PutBack(path string, content []byte, state FileState) error
+	// FreeBytes is what is free in the file system of a path.
+	FreeBytes(path string) (int64, error)
+	// IsActive says whether a unit of the host is active; one that does not exist
+	// is not.
+	IsActive(ctx context.Context, unit string) (bool, error)
 	// WriteFile replaces a file so that, also after a power cut, either the old
 	// content or the new one is there. Missing directories are made.
 	WriteFile(path string, content []byte, mode fs.FileMode) error
 	// RemoveFile removes a file; one that is not there is no error.
 	RemoveFile(path string) error
+}
+
+// FileState is what can be compared of a file, directory or link.
+type FileState struct {
+	// Kind is the type of fs.FileMode.
+	Kind fs.FileMode
+	// Mode are the permissions, with setuid, setgid and sticky as in chmod(2).
+	Mode     uint32
+	UID, GID int
+	// SHA256 of a file's content, 64 hex.
+	SHA256 string
+	// Target of a link.
+	Target string
 }
 
 // Output is what a finished command left.

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -41,6 +43,11 @@ type machine struct {
 	queued    bool
 	rollbacks map[bootc.Reference]int
 	up        time.Duration
+	// states are those of files that are not like most; active are units.
+	states map[string]FileState
+	active map[string]bool
+	// free is by path; nil: plenty.
+	free map[string]int64
 }
 
 var _ Host = &machine{}
@@ -198,6 +205,35 @@ func (m *machine) InstallProgram(path string) error {
 	m.files[path] = []byte("program")
 	return nil
 }
+
+// Inspect knows files only, all of root and with mode 0644, but for those that a
+// test describes.
+func (m *machine) Inspect(path string, _ bool) (FileState, error) {
+	if state, isThere := m.states[path]; isThere {
+		return state, nil
+	}
+	content, err := m.ReadFile(path)
+	if err != nil {
+		return FileState{}, err
+	}
+	sum := sha256.Sum256(content)
+	return FileState{Mode: 0o644, SHA256: hex.EncodeToString(sum[:])}, nil
+}
+
+func (m *machine) PutBack(path string, content []byte, _ FileState) error {
+	m.files[path] = content
+	delete(m.states, path)
+	return nil
+}
+
+func (m *machine) FreeBytes(path string) (int64, error) {
+	if m.free == nil {
+		return 100 << 30, nil
+	}
+	return m.free[path], nil
+}
+
+func (m *machine) IsActive(_ context.Context, unit string) (bool, error) { return m.active[unit], nil }
 
 func (m *machine) ReadFile(path string) ([]byte, error) {
 	if path == "/proc/uptime" {

@@ -39,6 +39,8 @@ type Inputs struct {
 	Command Command
 	// Intent is the record of pending.json, nil when there is none.
 	Intent *Intent
+	// Survey is what was seen of the host beside bootc.
+	Survey survey
 	// Secret is the pull secret as it is mounted; nil when it is not there.
 	Secret Secret
 }
@@ -51,6 +53,9 @@ type memory struct {
 	features *bootc.Features
 	attempt  *v1alpha1.Attempt
 	failed   []v1alpha1.Attempt
+	// survey is from surveyed on.
+	survey   survey
+	surveyed time.Time
 	// seeded is set once attempt and failed were taken over from the API.
 	seeded bool
 }
@@ -83,6 +88,10 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 		return in, err
 	}
 	a.observeBootc(ctx, &in)
+	if in.Command.State != CommandRunning && !isRebooting(in) {
+		a.look(ctx, in)
+	}
+	in.Survey = a.memory.survey
 	return in, nil
 }
 

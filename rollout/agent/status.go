@@ -27,6 +27,7 @@ func statusOf(before v1alpha1.NodeImageStatus, generation int64, in Inputs, deci
 	status.BootID, status.SoftReboots = splitBootID(in.BootID)
 	status.LastAttempt = in.Attempt.DeepCopy()
 	status.FailedImages = in.Failed
+	status.FreeSpace = in.Survey.freeSpace
 	if in.Host != nil {
 		status.Booted = hostImage(in.Host.Status.Booted)
 		status.Staged = hostImage(in.Host.Status.Staged)
@@ -47,6 +48,8 @@ func hostImage(entry *bootc.BootEntry) *v1alpha1.HostImage {
 		Digest:       clip(entry.Image.ImageDigest, 71),
 		Version:      clip(entry.Image.Version, 253),
 		DownloadOnly: entry.DownloadOnly,
+
+		SoftRebootCapable: entry.SoftRebootCapable,
 	}
 }
 
@@ -73,6 +76,7 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 	} else {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionRollbackReady)
 	}
+	setSurvey(set, conditions, in.Survey)
 	if decision.Reason == ReasonIdle {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStaged)
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionBooted)
@@ -115,6 +119,7 @@ const quietTime = time.Minute
 // the way (lock, unlock, reboot) is not reported, nor is that a node with nothing
 // left to do has seen a newer spec.
 func isWorthAReport(before, after v1alpha1.NodeImageStatus, in Inputs, decision Decision) bool {
+	after.FreeSpace = before.FreeSpace // goes along with what else is to be said
 	switch {
 	case equality.Semantic.DeepEqual(before, after):
 		return false

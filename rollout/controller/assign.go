@@ -82,6 +82,7 @@ func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
 	}
 	spec.Rollout = scope.Rollout.Name
 	spec.RetryToken = scope.Rollout.Spec.RetryToken
+	spec.CorrectDrift = scope.Rollout.Spec.Drift == v1alpha1.DriftCorrect
 	return spec
 }
 

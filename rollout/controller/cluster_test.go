@@ -46,7 +46,7 @@ type cluster struct {
 	writes, crashAt int
 	// evictions are those of the writes that are no writes to our objects.
 	evictions int
-	crashLate       bool
+	crashLate bool
 	// rivalAt is the write before which a second controller, that believes to
 	// be the leader, makes a whole pass.
 	rivalAt int

@@ -159,7 +159,11 @@ func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Co
 		{"DrainSkipped", skippedNodes(scope)},
 		{"NodeConflict", conflicts(scope)},
 		{"StagingFailing", stagingFailures(scope)},
-		{"NotManageable", unmanageable(scope)},
+		{"NotManageable", withCondition(scope, v1alpha1.ConditionManageable, metav1.ConditionFalse)},
+		{"RollbackNotReady", withCondition(scope, v1alpha1.ConditionRollbackReady, metav1.ConditionFalse)},
+		{"NodeDrifted", withCondition(scope, v1alpha1.ConditionDrifted, metav1.ConditionTrue)},
+		{"RivalUpdater", withCondition(scope, v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue)},
+		{"LowDiskSpace", withCondition(scope, v1alpha1.ConditionLowDiskSpace, metav1.ConditionTrue)},
 	} {
 		if trouble.message != "" {
 			return condition(kind, true, trouble.reason, trouble.message)
@@ -199,16 +203,16 @@ func stagingFailures(scope *Scope) string {
 	return list(names)
 }
 
-// unmanageable are nodes that bootc cannot update: they are never drained.
-func unmanageable(scope *Scope) string {
+// withCondition names the nodes whose agent reports a condition of that status,
+// each with the agent's words.
+func withCondition(scope *Scope, kind string, status metav1.ConditionStatus) string {
 	var names []string
 	for _, node := range scope.selected() {
 		if node.Image == nil {
 			continue
 		}
-		manageable := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionManageable)
-		if manageable != nil && manageable.Status == metav1.ConditionFalse {
-			names = append(names, fmt.Sprintf("%s: %s", node.Name, manageable.Message))
+		if reported := meta.FindStatusCondition(node.Image.Status.Conditions, kind); reported != nil && reported.Status == status {
+			names = append(names, fmt.Sprintf("%s: %s", node.Name, reported.Message))
 		}
 	}
 	return list(names)
