@@ -33,6 +33,8 @@ type bench struct {
 	agent   *Agent
 	now     time.Time
 	writes  int
+	// wrap changes an agent that is started, if set.
+	wrap func(*Agent)
 }
 
 func newBench(t *testing.T) *bench {
@@ -61,6 +63,9 @@ func (b *bench) startAgent(secrets string) {
 	b.agent = &Agent{
 		client: b.client, live: b.client, recorder: events.NewFakeRecorder(1000), host: b.machine, clock: func() time.Time { return b.now },
 		options: Options{NodeName: "worker-1", PullSecretDir: secrets},
+	}
+	if b.wrap != nil {
+		b.wrap(b.agent)
 	}
 }
 
