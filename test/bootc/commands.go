@@ -26,6 +26,9 @@ func newSwitch(h *host.Host) *cobra.Command {
 			if err := requireHost(h); err != nil {
 				return err
 			}
+			if err := h.FailOnPurpose("switch"); err != nil {
+				return err
+			}
 			silence(h, quiet)
 			options.Target.Image = arguments[0]
 			return h.Switch(command.Context(), options)
@@ -35,6 +38,7 @@ func newSwitch(h *host.Host) *cobra.Command {
 	flags.BoolVar(&quiet, "quiet", false, "Don't display progress")
 	flags.BoolVar(&options.Apply, "apply", false, "Restart or reboot into the new target image")
 	flags.BoolVar(&options.DownloadOnly, "download-only", false, "Download and stage, but do not apply at the next reboot")
+	flags.StringVar(&options.SoftReboot, "soft-reboot", "", "Configure soft reboot behavior: required or auto")
 	flags.Bool("retain", false, "Retain reference to currently booted image (it is always retained here, as the rollback)")
 	flags.StringVar(&options.Target.Transport, "transport", "registry", "The transport; only registry is supported here")
 	return command
@@ -55,6 +59,9 @@ func newUpgrade(h *host.Host) *cobra.Command {
 			if err := requireHost(h); err != nil {
 				return err
 			}
+			if err := h.FailOnPurpose("upgrade"); err != nil {
+				return err
+			}
 			silence(h, quiet)
 			return h.Upgrade(command.Context(), options)
 		},
@@ -63,6 +70,7 @@ func newUpgrade(h *host.Host) *cobra.Command {
 	flags.BoolVar(&quiet, "quiet", false, "Don't display progress")
 	flags.BoolVar(&options.Check, "check", false, "Check if an update is available without applying it")
 	flags.BoolVar(&options.DownloadOnly, "download-only", false, "Download and stage, but do not apply at the next reboot")
+	flags.StringVar(&options.SoftReboot, "soft-reboot", "", "Configure soft reboot behavior: required or auto")
 	flags.BoolVar(&options.FromDownloaded, "from-downloaded", false, "Apply what was staged with --download-only, without asking the registry")
 	flags.BoolVar(&options.Apply, "apply", false, "Restart or reboot into the new target image")
 	return command
@@ -95,6 +103,9 @@ func newRollback(h *host.Host) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if err := requireHost(h); err != nil {
+				return err
+			}
+			if err := h.FailOnPurpose("rollback"); err != nil {
 				return err
 			}
 			return h.Rollback(apply)

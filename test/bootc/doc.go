@@ -8,5 +8,6 @@
 // It is not bootc: there is no ostree, no kernel and no bootloader. A deployment
 // is a directory below /sysroot, and the supervisor of the local cluster's
 // machines boots the one that /sysroot/boot/entry names. Nothing but the verbs
-// and flags that `bootc --help` lists is there; others are refused.
+// and flags that `bootc --help` lists is there; others are refused. What shall go
+// wrong is said in /sysroot/faults.json: see host.Faults.
 package main

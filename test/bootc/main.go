@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.podman.io/storage/pkg/reexec"
 
 	"github.com/imagemode/imagemode/test/bootc/host"
@@ -49,6 +51,10 @@ func machine() *host.Host {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, h *host.Host, arguments []string) int {
 	root := newCommand(h)
+	if err := forgetFlags(h, root); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		return 1
+	}
 	root.SetArgs(arguments)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -79,6 +85,32 @@ func newCommand(h *host.Host) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newStatus(h), newSwitch(h), newUpgrade(h), newRollback(h), newContainer(), newInternals(h))
 	return root
+}
+
+// forgetFlags makes this an older bootc, if a test wants one: it builds the verb
+// anew without those flags, so that its help does not list them either.
+func forgetFlags(h *host.Host, root *cobra.Command) error {
+	faults, err := h.Faults()
+	if err != nil {
+		return err
+	}
+	for _, unknown := range faults.Without {
+		verb, flag, _ := strings.Cut(unknown, " --")
+		for _, command := range root.Commands() {
+			if command.Name() != verb {
+				continue
+			}
+			kept := pflag.NewFlagSet(verb, pflag.ContinueOnError)
+			command.Flags().VisitAll(func(f *pflag.Flag) {
+				if f.Name != flag {
+					kept.AddFlag(f)
+				}
+			})
+			command.ResetFlags()
+			command.Flags().AddFlagSet(kept)
+		}
+	}
+	return nil
 }
 
 // usage makes what a validator of arguments refuses an error of usage.

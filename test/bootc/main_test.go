@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,5 +67,23 @@ func TestStatusInAContainerIsAllNull(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnOlderBootcDoesNotKnowAFlag(t *testing.T) {
+	t.Setenv("container", "oci")
+	h := &host.Host{Sysroot: t.TempDir(), Run: t.TempDir(), Root: t.TempDir(), Out: io.Discard, Progress: io.Discard}
+	if got := run(context.Background(), h, []string{"switch", "--download-only", "--help"}); got != 0 {
+		t.Fatalf("exit code %d", got)
+	}
+	faults := []byte(`{"without":["switch --download-only"]}`)
+	if err := os.WriteFile(filepath.Join(h.Sysroot, "faults.json"), faults, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(context.Background(), h, []string{"switch", "--download-only", "x"}); got != 2 {
+		t.Errorf("exit code %d, want 2", got)
+	}
+	if got := run(context.Background(), h, []string{"switch", "--quiet", "--help"}); got != 0 {
+		t.Errorf("another flag: exit code %d, want 0", got)
 	}
 }

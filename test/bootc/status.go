@@ -41,6 +41,9 @@ func printStatus(h *host.Host, options statusOptions, out io.Writer) error {
 	if options.formatVersion != 0 && options.formatVersion != 1 {
 		return fmt.Errorf("Unsupported format version: %d", options.formatVersion)
 	}
+	if err := h.FailOnPurpose("status"); err != nil {
+		return err
+	}
 	status := host.ContainerStatus()
 	if !host.IsContainer(h.Root) && h.IsBootcHost() {
 		var err error

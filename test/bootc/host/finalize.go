@@ -31,7 +31,11 @@ func (h *Host) Finalize() error {
 		h.say("Not finalizing; deployment is locked for finalization")
 		return nil
 	}
-	if err := h.finalize(state); err != nil {
+	err = h.FailOnPurpose("finalize")
+	if err == nil {
+		err = h.finalize(state)
+	}
+	if err != nil {
 		stamp := filepath.Join(h.Sysroot, "boot", "finalize-failure.stamp")
 		return errors.Join(err, os.WriteFile(stamp, []byte(err.Error()+"\n"), 0o644))
 	}

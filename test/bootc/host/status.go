@@ -92,7 +92,8 @@ func (h *Host) Status() (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return state.status(), nil
+	status := state.status()
+	return status, h.distort(&status)
 }
 
 func (s state) status() Status {

@@ -17,6 +17,8 @@ type SwitchOptions struct {
 	Apply  bool
 	// DownloadOnly stages locked.
 	DownloadOnly bool
+	// SoftReboot is required, auto or empty.
+	SoftReboot string
 }
 
 // Switch stages another image and makes the host follow it.
@@ -46,13 +48,19 @@ func (h *Host) Switch(ctx context.Context, options SwitchOptions) error {
 	if err := h.stage(ctx, state, image, target, options.DownloadOnly); err != nil {
 		return err
 	}
+	h.holdLock()
 	h.sayQueued(image, target, options.DownloadOnly)
+	if err := h.prepareSoftReboot(options.SoftReboot); err != nil {
+		return err
+	}
 	return h.applyIf(options.Apply)
 }
 
 // UpgradeOptions are the flags of `bootc upgrade`.
 type UpgradeOptions struct {
 	Check, DownloadOnly, FromDownloaded, Apply bool
+	// SoftReboot is required, auto or empty.
+	SoftReboot string
 }
 
 // Upgrade looks for a newer image under the name the host follows, or changes
@@ -68,7 +76,7 @@ func (h *Host) Upgrade(ctx context.Context, options UpgradeOptions) error {
 		return err
 	}
 	if options.FromDownloaded {
-		return h.unlockStaged(state, options.Apply)
+		return h.unlockStaged(state, options)
 	}
 	following := state.following()
 	if following.Image == "" {
@@ -103,6 +111,10 @@ func (h *Host) upgradeTo(ctx context.Context, state state, image *source.Image, 
 		}
 		h.sayQueued(image, reference, options.DownloadOnly)
 	}
+	h.holdLock()
+	if err := h.prepareSoftReboot(options.SoftReboot); err != nil {
+		return err
+	}
 	return h.applyIf(options.Apply)
 }
 
@@ -121,19 +133,22 @@ func (h *Host) relock(state state, locked bool) error {
 }
 
 // unlockStaged is `upgrade --from-downloaded`: it never asks the registry.
-func (h *Host) unlockStaged(state state, apply bool) error {
+func (h *Host) unlockStaged(state state, options UpgradeOptions) error {
 	if state.staged == nil {
 		return errors.New("No staged deployment found")
 	}
 	if !state.stagedLocked {
 		h.say("Staged deployment is already set to apply on reboot")
-		return h.applyIf(apply)
+	} else {
+		if err := h.setLock(&state, false); err != nil {
+			return err
+		}
+		h.say("Staged deployment will now be applied on reboot")
 	}
-	if err := h.setLock(&state, false); err != nil {
+	if err := h.prepareSoftReboot(options.SoftReboot); err != nil {
 		return err
 	}
-	h.say("Staged deployment will now be applied on reboot")
-	return h.applyIf(apply)
+	return h.applyIf(options.Apply)
 }
 
 // open reads an image's manifest and refuses what cannot be booted.
