@@ -9,8 +9,8 @@ import (
 // names: each node downloads it in the background first, and at most
 // maxUnavailable nodes at a time are then drained and rebooted into it.
 //
-// The imagemode controller writes image, nodeSelector, paused, maxUnavailable
-// and pullSecretRef of the rollouts that belong to a MachineConfigPool; every
+// The imagemode controller writes image, nodeSelector, paused, maxUnavailable,
+// pullSecretRef and live of the rollouts that belong to a MachineConfigPool; every
 // other field is the user's.
 //
 // +kubebuilder:object:root=true
@@ -159,6 +159,12 @@ type ImageRolloutSpec struct {
 	//
 	// +optional
 	Rollback RollbackSpec `json:"rollback,omitempty"`
+
+	// live is what running nodes take over without a reboot. It follows at once,
+	// on all nodes, unless the rollout is paused.
+	//
+	// +optional
+	Live *LiveContent `json:"live,omitempty"`
 
 	// drift is what happens to files of the image that were changed on a node.
 	// Report (default): the node is reported with the files' names. Correct: files

@@ -103,6 +103,13 @@ type NodeImageSpec struct {
 	// +optional
 	AllowSoftReboot bool `json:"allowSoftReboot,omitempty"`
 
+	// liveHash is the SHA-256, in hex, of the rollout's live content that the node
+	// is to have. Empty: none.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	LiveHash string `json:"liveHash,omitempty"`
+
 	// correctDrift has the agent put files back that were changed on the node.
 	//
 	// +optional
@@ -125,6 +132,9 @@ const (
 	// ConditionDrifted is True while files that the booted image delivers are
 	// different on the node; the message names them. It is absent otherwise.
 	ConditionDrifted = "Drifted"
+	// ConditionLiveFailed is True while the rollout's live content could not be
+	// brought to the node. It is absent otherwise.
+	ConditionLiveFailed = "LiveFailed"
 	// ConditionRivalUpdater is True while something else on the node may update
 	// or reboot it; the message names it. It is absent otherwise.
 	ConditionRivalUpdater = "RivalUpdater"
@@ -181,6 +191,12 @@ type NodeImageStatus struct {
 	Staged *HostImage `json:"staged,omitempty"`
 	// +optional
 	Rollback *HostImage `json:"rollback,omitempty"`
+
+	// liveHash is that of the live content that the node has.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	LiveHash string `json:"liveHash,omitempty"`
 
 	// freeSpace of the node, as of the last report.
 	//

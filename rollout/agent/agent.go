@@ -102,6 +102,9 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	if err := a.act(ctx, in, decision); err != nil {
 		return ctrl.Result{}, err
 	}
+	if in.LiveProblem != "" {
+		decision.Again = min(decision.Again, liveRetry)
+	}
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
 }
 

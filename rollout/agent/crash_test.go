@@ -64,6 +64,14 @@ func (h crashingHost) RemoveFile(path string) error {
 	return h.act(func() error { return h.machine.RemoveFile(path) })
 }
 
+func (h crashingHost) PutBack(path string, content []byte, state FileState) error {
+	return h.act(func() error { return h.machine.PutBack(path, content, state) })
+}
+
+func (h crashingHost) SetAuthorizedKeys(user string, keys []string) error {
+	return h.act(func() error { return h.machine.SetAuthorizedKeys(user, keys) })
+}
+
 func (h crashingHost) InstallProgram(path string) error {
 	return h.act(func() error { return h.machine.InstallProgram(path) })
 }
@@ -123,8 +131,16 @@ func updateWithCrash(t *testing.T, at int, late, back bool) int {
 	t.Helper()
 	b := newBench(t)
 	c := b.crashing(at, late)
-	b.order(imageB, v1alpha1.PhaseStaged)
+	b.takes(site("one"))
+	b.live(3)
+	if b.machine.keys["core"] == nil || string(b.machine.files[anchor]) != "one" {
+		t.Errorf("live content was not applied: %v", b.machine.keys)
+	}
+	b.order(imageB, v1alpha1.PhaseStaged) // and no live content any more
 	b.live(12)
+	if len(b.machine.keys) != 0 || b.machine.files[anchor] != nil {
+		t.Errorf("live content is left: %v", b.machine.keys)
+	}
 	b.orderSpec(func(s *v1alpha1.NodeImageSpec) {
 		s.DesiredImage, s.Phase, s.RollbackAfterSeconds = imageB.String(), v1alpha1.PhaseBooted, 600
 	})

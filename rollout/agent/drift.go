@@ -122,7 +122,7 @@ func putRight(host Host, file deliveredFile, difference string) string {
 	if err != nil {
 		return difference + ", not corrected: the image's copy below " + pristineEtc + " cannot be read"
 	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != file.SHA256 {
+	if sumOf(content) != file.SHA256 {
 		return difference + ", not corrected: the image's copy below " + pristineEtc + " is another one"
 	}
 	mode, err := strconv.ParseUint(file.Mode, 8, 32)
@@ -133,4 +133,10 @@ func putRight(host Host, file deliveredFile, difference string) string {
 		return difference + ", not corrected: " + err.Error()
 	}
 	return ""
+}
+
+// sumOf is a content's SHA-256 in hex.
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }

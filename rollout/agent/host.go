@@ -16,6 +16,8 @@ const (
 	// unitRollback runs rollback: by the agent, or without one. Once per boot, as
 	// a second time would take the first back; the name makes sure of that.
 	unitRollback = "imagemode-bootc-rollback.service"
+	// unitTrust runs what makes the trust store anew.
+	unitTrust = "imagemode-trust.service"
 	// unitDeadmanQuery runs status when there may be no agent.
 	unitDeadmanQuery = "imagemode-deadman-query.service"
 )
@@ -52,6 +54,10 @@ type Host interface {
 	Inspect(path string, follow bool) (FileState, error)
 	// PutBack replaces a file as WriteFile does, with an owner.
 	PutBack(path string, content []byte, state FileState) error
+	// SetAuthorizedKeys brings the part of a user's ~/.ssh/authorized_keys that is
+	// ours to these lines; without any it is removed. Other lines stay, and so does
+	// the file if nothing is to be changed.
+	SetAuthorizedKeys(user string, keys []string) error
 	// FreeBytes is what is free in the file system of a path.
 	FreeBytes(path string) (int64, error)
 	// IsActive says whether a unit of the host is active; one that does not exist

@@ -46,6 +46,8 @@ type machine struct {
 	// states are those of files that are not like most; active are units.
 	states map[string]FileState
 	active map[string]bool
+	// keys are by user.
+	keys map[string][]string
 	// free is by path; nil: plenty.
 	free map[string]int64
 }
@@ -60,6 +62,10 @@ func newMachine(image bootc.Reference, now func() time.Time) *machine {
 }
 
 func (m *machine) Run(_ context.Context, _ string, arguments []string, _ time.Duration) (Output, error) {
+	if arguments[0] != bootc.Path {
+		m.calls = append(m.calls, arguments[0])
+		return Output{Result: "success"}, nil
+	}
 	switch strings.Join(arguments[1:], " ") {
 	case "status --json --format-version=1":
 		return Output{Result: "success", Stdout: m.status()}, nil
@@ -223,6 +229,19 @@ func (m *machine) Inspect(path string, _ bool) (FileState, error) {
 func (m *machine) PutBack(path string, content []byte, _ FileState) error {
 	m.files[path] = content
 	delete(m.states, path)
+	return nil
+}
+
+func (m *machine) SetAuthorizedKeys(user string, keys []string) error {
+	if user == "nobody-knows" {
+		return fmt.Errorf("user %s does not exist on the node", user)
+	}
+	if m.keys == nil {
+		m.keys = map[string][]string{}
+	}
+	if m.keys[user] = keys; len(keys) == 0 {
+		delete(m.keys, user)
+	}
 	return nil
 }
 

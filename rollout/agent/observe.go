@@ -41,6 +41,9 @@ type Inputs struct {
 	Intent *Intent
 	// Survey is what was seen of the host beside bootc.
 	Survey survey
+	// LiveHash is that of the live content that the node has; LiveProblem is why it
+	// does not have what it should.
+	LiveHash, LiveProblem string
 	// Secret is the pull secret as it is mounted; nil when it is not there.
 	Secret Secret
 }
@@ -53,6 +56,8 @@ type memory struct {
 	features *bootc.Features
 	attempt  *v1alpha1.Attempt
 	failed   []v1alpha1.Attempt
+	// liveHash is that of the live content that was applied in this process.
+	liveHash string
 	// survey is from surveyed on.
 	survey   survey
 	surveyed time.Time
@@ -89,7 +94,13 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 	}
 	a.observeBootc(ctx, &in)
 	if in.Command.State != CommandRunning && !isRebooting(in) {
-		a.look(ctx, in)
+		isDue := a.isSurveyDue(in)
+		a.takeLive(ctx, &in, object.Status.LiveHash, isDue)
+		if isDue {
+			a.look(ctx, in)
+		}
+	} else {
+		in.LiveHash = object.Status.LiveHash
 	}
 	in.Survey = a.memory.survey
 	return in, nil

@@ -27,6 +27,7 @@ func statusOf(before v1alpha1.NodeImageStatus, generation int64, in Inputs, deci
 	status.BootID, status.SoftReboots = splitBootID(in.BootID)
 	status.LastAttempt = in.Attempt.DeepCopy()
 	status.FailedImages = in.Failed
+	status.LiveHash = in.LiveHash
 	status.FreeSpace = in.Survey.freeSpace
 	if in.Host != nil {
 		status.Booted = hostImage(in.Host.Status.Booted)
@@ -77,6 +78,11 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionRollbackReady)
 	}
 	setSurvey(set, conditions, in.Survey)
+	if in.LiveProblem != "" {
+		set(v1alpha1.ConditionLiveFailed, true, "NotApplied", in.LiveProblem)
+	} else {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionLiveFailed)
+	}
 	if decision.Reason == ReasonIdle {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStaged)
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionBooted)

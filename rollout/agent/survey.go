@@ -42,14 +42,15 @@ type survey struct {
 	isLow bool
 }
 
-// look makes a survey, if one is due: after a start, a boot, and from time to
-// time. What cannot be seen is logged and counts as nothing: it says nothing
-// about the image.
-func (a *Agent) look(ctx context.Context, in Inputs) {
+// isSurveyDue: after a start, a boot, and from time to time.
+func (a *Agent) isSurveyDue(in Inputs) bool {
 	since := in.Now.Sub(a.memory.surveyed)
-	if !a.memory.surveyed.IsZero() && since >= 0 && since < surveyInterval {
-		return
-	}
+	return a.memory.surveyed.IsZero() || since < 0 || since >= surveyInterval
+}
+
+// look makes a survey. What cannot be seen is logged and counts as nothing: it
+// says nothing about the image.
+func (a *Agent) look(ctx context.Context, in Inputs) {
 	a.memory.surveyed = in.Now
 	a.memory.survey = survey{
 		drifted:   a.findDrift(ctx, in),

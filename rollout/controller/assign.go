@@ -82,8 +82,19 @@ func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
 	}
 	spec.Rollout = scope.Rollout.Name
 	spec.RetryToken = scope.Rollout.Spec.RetryToken
+	spec.LiveHash = liveHash(scope, node)
 	spec.CorrectDrift = scope.Rollout.Spec.Drift == v1alpha1.DriftCorrect
 	return spec
+}
+
+// liveHash names the live content that a node is to have: under pause, and while
+// it is too large to be sent, what it was told before.
+func liveHash(scope *Scope, node *Node) string {
+	hash, err := scope.Rollout.Spec.Live.Hash()
+	if (err != nil || scope.Rollout.Spec.Paused) && node.Image != nil {
+		return node.Image.Spec.LiveHash
+	}
+	return hash
 }
 
 // mayStage says whether nodes may be told to download the image.

@@ -161,6 +161,8 @@ func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Co
 		{"StagingFailing", stagingFailures(scope)},
 		{"NotManageable", withCondition(scope, v1alpha1.ConditionManageable, metav1.ConditionFalse)},
 		{"RollbackNotReady", withCondition(scope, v1alpha1.ConditionRollbackReady, metav1.ConditionFalse)},
+		{"LiveTooLarge", liveProblem(scope)},
+		{"LiveFailed", withCondition(scope, v1alpha1.ConditionLiveFailed, metav1.ConditionTrue)},
 		{"NodeDrifted", withCondition(scope, v1alpha1.ConditionDrifted, metav1.ConditionTrue)},
 		{"RivalUpdater", withCondition(scope, v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue)},
 		{"LowDiskSpace", withCondition(scope, v1alpha1.ConditionLowDiskSpace, metav1.ConditionTrue)},
@@ -201,6 +203,13 @@ func stagingFailures(scope *Scope) string {
 		}
 	}
 	return list(names)
+}
+
+func liveProblem(scope *Scope) string {
+	if _, err := scope.Rollout.Spec.Live.Hash(); err != nil {
+		return "spec.live is not brought to the nodes: " + err.Error()
+	}
+	return ""
 }
 
 // withCondition names the nodes whose agent reports a condition of that status,
