@@ -60,6 +60,8 @@ type Options struct {
 	// DefaultStream is the OS stream of a cluster that has not chosen one.
 	DefaultStream string
 
+	// RolloutBackend does the rollouts: native, or bootc-operator.
+	RolloutBackend string
 	// NodeName is the node that this program runs on, if it runs in a cluster.
 	NodeName string
 
@@ -121,6 +123,7 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
 
+	flags.StringVar(&o.RolloutBackend, "rollout-backend", backendNative, "who brings images to nodes: "+backendNative+" (this program and its agents) or "+backendBootcOperator+" (that operator, through a BootcNodePool for each ImageRollout)")
 	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of the node that this program runs on, which is updated last (default: the environment's NODE_NAME)")
 
 	logFlags := flag.NewFlagSet("log", flag.ContinueOnError)
@@ -167,10 +170,19 @@ func (o *Options) validate() error {
 	if !slices.Contains(pruneModes, machineosbuild.PruneMode(o.Prune)) {
 		problems = append(problems, fmt.Errorf("--prune=%s: write true, dry-run or false", o.Prune))
 	}
+	if o.RolloutBackend != backendNative && o.RolloutBackend != backendBootcOperator {
+		problems = append(problems, fmt.Errorf("--rollout-backend: %q is none of %s, %s", o.RolloutBackend, backendNative, backendBootcOperator))
+	}
 	return errors.Join(problems...)
 }
 
 var pruneModes = []machineosbuild.PruneMode{machineosbuild.PruneImages, machineosbuild.ListImages, machineosbuild.KeepImages}
+
+// Values of --rollout-backend.
+const (
+	backendNative        = "native"
+	backendBootcOperator = "bootc-operator"
+)
 
 // runs reports whether a controller is switched on. The last entry that speaks
 // of it counts.

@@ -33,6 +33,7 @@ import (
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
 	rollout "github.com/imagemode/imagemode/rollout/controller"
+	"github.com/imagemode/imagemode/rollout/controller/bootcoperator"
 )
 
 // leaseName is the Lease that replicas of the controller elect a leader by.
@@ -76,6 +77,9 @@ var controllers = []struct {
 		})
 	}},
 	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
+		if o.RolloutBackend == backendBootcOperator {
+			return bootcoperator.Add(mgr)
+		}
 		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace, NodeName: o.NodeName})
 	}},
 }
