@@ -41,9 +41,10 @@ func newCommand() *cobra.Command {
 	}
 	command.AddCommand(newGoBack())
 	flags := command.Flags()
-	flags.StringVar(&options.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: the environment's NODE_NAME)")
+	flags.StringVar(&options.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: the environment's NODE_NAME; as a service of the host, its host name)")
 	flags.StringVar(&options.HostRoot, "host-root", "/proc/1/root", "where the host's root directory is seen: /proc/1/root in a pod with hostPID, / for a service of the host")
 	flags.StringVar(&options.PullSecretDir, "pull-secret-dir", "/etc/imagemode/node-pull", "directory where the Secret imagemode-node-pull is mounted, one file per ImageRollout; may be absent")
+	flags.StringVar(&options.PullSecretFile, "pull-secret-file", "", "file with this node's own pull secret, such as /var/lib/kubelet/config.json: it is used in place of the rollout's")
 	flags.StringVar(&options.HealthAddress, "health-address", "0", "address for /healthz and /readyz, such as :9810; 0 for none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", "0", "address for /metrics, such as 127.0.0.1:9811; 0 for none")
 	config.RegisterFlags(flag.CommandLine) // --kubeconfig

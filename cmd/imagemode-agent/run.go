@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ type Options struct {
 	NodeName       string
 	HostRoot       string
 	PullSecretDir  string
+	PullSecretFile string
 	HealthAddress  string
 	MetricsAddress string
 }
@@ -39,14 +41,26 @@ func Run(ctx context.Context, options Options) error {
 	}
 	host := agent.NewSystemdHost(options.HostRoot)
 	defer host.Close()
-	if err := agent.Add(mgr, host, agent.Options{NodeName: options.NodeName, PullSecretDir: options.PullSecretDir}); err != nil {
+	if err := agent.Add(mgr, host, agent.Options{NodeName: options.NodeName, PullSecretDir: options.PullSecretDir, PullSecretFile: options.PullSecretFile}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
+// hostName is the name under which kubelets register where nobody says another.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
 // check finds what would otherwise show up as an odd failure much later.
-func (o Options) check() error {
+func (o *Options) check() error {
+	if o.NodeName == "" && o.HostRoot == "/" {
+		o.NodeName = hostName()
+	}
 	if o.NodeName == "" {
 		return fmt.Errorf("the node's name is not known: set --node-name, or NODE_NAME from the pod's spec.nodeName")
 	}

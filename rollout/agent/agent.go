@@ -32,6 +32,9 @@ type Options struct {
 	// PullSecretDir is where the Secret imagemode-node-pull is mounted, one file
 	// per ImageRollout. It need not exist.
 	PullSecretDir string
+	// PullSecretFile is a file with the node's own credentials, as the kubelet
+	// has them: they are used in place of the rollout's. Empty: none.
+	PullSecretFile string
 }
 
 // Agent reconciles the NodeImage of its node with its host.
@@ -150,7 +153,7 @@ func (a *Agent) act(ctx context.Context, in Inputs, decision Decision) error {
 }
 
 func (a *Agent) start(ctx context.Context, in Inputs, arguments []string, timeout time.Duration) error {
-	if in.Spec.PullSecretHash != "" && in.Secret.hash() == in.Spec.PullSecretHash {
+	if hasSecret(in) {
 		if err := writeAuthFile(a.host, in.Secret); err != nil {
 			return fmt.Errorf("registry credentials could not be brought to the host: %w", err)
 		}

@@ -265,11 +265,23 @@ func whenNotStaged(in Inputs) *Decision {
 	return &Decision{Action: Stage, Reason: ReasonStaging, Message: stagingMessage, Again: watchInterval}
 }
 
+// hasSecret says whether the credentials to pull with are there: the node's own,
+// or those of the rollout with the content that the controller meant.
+func hasSecret(in Inputs) bool {
+	if in.IsSecretOwn {
+		return in.Secret != nil
+	}
+	return in.Spec.PullSecretHash != "" && in.Secret.hash() == in.Spec.PullSecretHash
+}
+
 // waitForSecret holds back what needs the registry until the credentials that
 // the controller meant have arrived on the node.
 func waitForSecret(in Inputs) *Decision {
-	if in.Spec.PullSecretHash == "" || in.Secret.hash() == in.Spec.PullSecretHash {
+	if in.Spec.PullSecretHash == "" || hasSecret(in) {
 		return nil
+	}
+	if in.IsSecretOwn {
+		return &Decision{Action: Report, Reason: ReasonWaitingForSecret, Message: "the node has no pull secret of its own yet, see --pull-secret-file", Again: 5 * time.Second}
 	}
 	state := "has not arrived on the node yet"
 	if in.Secret != nil {

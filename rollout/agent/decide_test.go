@@ -114,11 +114,15 @@ func TestDecide(t *testing.T) {
 		"the pull secret has not arrived":                     {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash = Secret("x").hash() }), Report, ReasonWaitingForSecret},
 		"the pull secret is an older one":                     {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.Secret = Secret("x").hash(), Secret("y") }), Report, ReasonWaitingForSecret},
 		"the pull secret is there":                            {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.Secret = Secret("x").hash(), Secret("x") }), Stage, ReasonStaging},
-		"booting does not wait for a pull secret":             {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
-		"a reboot under way is asked for again":               {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
-		"a reboot under way cannot be taken back":             {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
-		"a reboot that never came is given up":                {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
-		"the intent alone does not reboot":                    {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
+		"the node's own pull secret counts for any": {inputs(v1alpha1.PhaseStaged, func(in *Inputs) {
+			in.Spec.PullSecretHash, in.Secret, in.IsSecretOwn = Secret("x").hash(), Secret("y"), true
+		}), Stage, ReasonStaging},
+		"the node's own pull secret is not there": {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.IsSecretOwn = Secret("x").hash(), true }), Report, ReasonWaitingForSecret},
+		"booting does not wait for a pull secret": {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
+		"a reboot under way is asked for again":   {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
+		"a reboot under way cannot be taken back": {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
+		"a reboot that never came is given up":    {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
+		"the intent alone does not reboot":        {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

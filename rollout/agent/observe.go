@@ -45,7 +45,9 @@ type Inputs struct {
 	// does not have what it should.
 	LiveHash, LiveProblem string
 	// Secret is the pull secret as it is mounted; nil when it is not there.
-	Secret Secret
+	// IsSecretOwn: it is the node's own, of whatever content.
+	Secret      Secret
+	IsSecretOwn bool
 }
 
 // memory is what is kept between passes. Nothing in it is the only copy, but
@@ -84,10 +86,8 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 	if in.Intent, err = readIntent(a.host); err != nil {
 		log.FromContext(ctx).Error(err, "the record of a pending boot is unreadable and is ignored")
 	}
-	if object.Spec.PullSecretHash != "" {
-		if in.Secret, err = readPullSecret(a.options.PullSecretDir, object.Spec.Rollout); err != nil {
-			return in, err
-		}
+	if err = a.readSecret(&in); err != nil {
+		return in, err
 	}
 	if in.Command, err = a.host.Command(ctx, unitBootc); err != nil {
 		return in, err
@@ -104,6 +104,19 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 	}
 	in.Survey = a.memory.survey
 	return in, nil
+}
+
+// readSecret reads the node's own pull secret where there is one, and else the
+// rollout's, if it has one.
+func (a *Agent) readSecret(in *Inputs) (err error) {
+	switch {
+	case a.options.PullSecretFile != "":
+		in.IsSecretOwn = true
+		in.Secret, err = readSecretFile(a.options.PullSecretFile)
+	case in.Spec.PullSecretHash != "":
+		in.Secret, err = readPullSecret(a.options.PullSecretDir, in.Spec.Rollout)
+	}
+	return err
 }
 
 // recall forgets what does not outlive a boot, and takes the attempts from the

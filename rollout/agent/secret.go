@@ -41,7 +41,12 @@ func readPullSecret(directory, rollout string) (Secret, error) {
 	if rollout == "" || rollout != filepath.Base(rollout) || rollout == ".." || rollout == "." {
 		return nil, fmt.Errorf("spec.rollout %q is no name", rollout)
 	}
-	file, err := os.Open(filepath.Join(directory, rollout))
+	return readSecretFile(filepath.Join(directory, rollout))
+}
+
+// readSecretFile returns nil for a file that is not there.
+func readSecretFile(path string) (Secret, error) {
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
