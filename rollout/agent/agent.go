@@ -122,6 +122,7 @@ func (a *Agent) statusBefore(object *v1alpha1.NodeImage) v1alpha1.NodeImageStatu
 // reported by now is dropped first, or the unit's name would be taken.
 func (a *Agent) act(ctx context.Context, in Inputs, decision Decision) error {
 	if in.Command.State == CommandFinished && in.Busy == "" {
+		observeCommand(in)
 		if err := a.host.Forget(ctx, unitBootc); err != nil {
 			return err
 		}

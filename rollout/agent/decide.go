@@ -34,6 +34,7 @@ const (
 	ReasonStaged           = "Staged"
 	ReasonStagedUnlocked   = "StagedUnlocked"
 	ReasonRebooting        = "Rebooting"
+	ReasonInhibited        = "RebootInhibited"
 	ReasonGoingBack        = "GoingBack"
 	ReasonNoWayBack        = "NoWayBack"
 	ReasonStaging          = "Staging"
@@ -92,6 +93,8 @@ var rules = []rule{
 	{"not staged", whenNotStaged},
 	{"unlocked too early", whenUnlocked},
 	{"staged", whenStaged},
+	// Somebody on the host has asked for time: the image stays locked meanwhile.
+	{"inhibited", whenInhibited},
 	// Booting: unlock, see that it is unlocked, reboot.
 	{"locked", whenLocked},
 	{"ready to boot", whenReadyToBoot},
@@ -308,6 +311,13 @@ func whenStaged(in Inputs) *Decision {
 		return &Decision{Action: Report, Reason: ReasonStaged, Message: "the image is staged and locked"}
 	}
 	return &Decision{Action: Report, Reason: ReasonStagedUnlocked, Message: "the image is staged; this bootc (before 1.12) cannot lock it, any reboot boots it"}
+}
+
+func whenInhibited(in Inputs) *Decision {
+	if in.Inhibitor == "" {
+		return nil
+	}
+	return &Decision{Action: Report, Reason: ReasonInhibited, Message: "the reboot is held back on the node by " + in.Inhibitor}
 }
 
 func whenLocked(in Inputs) *Decision {

@@ -117,12 +117,13 @@ func TestDecide(t *testing.T) {
 		"the node's own pull secret counts for any": {inputs(v1alpha1.PhaseStaged, func(in *Inputs) {
 			in.Spec.PullSecretHash, in.Secret, in.IsSecretOwn = Secret("x").hash(), Secret("y"), true
 		}), Stage, ReasonStaging},
-		"the node's own pull secret is not there": {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.IsSecretOwn = Secret("x").hash(), true }), Report, ReasonWaitingForSecret},
-		"booting does not wait for a pull secret": {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
-		"a reboot under way is asked for again":   {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
-		"a reboot under way cannot be taken back": {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
-		"a reboot that never came is given up":    {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
-		"the intent alone does not reboot":        {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
+		"the node's own pull secret is not there":             {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.IsSecretOwn = Secret("x").hash(), true }), Report, ReasonWaitingForSecret},
+		"a reboot that somebody on the host holds back waits": {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Inhibitor = "backup (process 7): a copy runs" }), Report, ReasonInhibited},
+		"booting does not wait for a pull secret":             {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
+		"a reboot under way is asked for again":               {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
+		"a reboot under way cannot be taken back":             {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
+		"a reboot that never came is given up":                {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
+		"the intent alone does not reboot":                    {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +178,18 @@ func TestSettle(t *testing.T) {
 				t.Errorf("attempt (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestBlocking(t *testing.T) {
+	kubelet := inhibitor{What: "shutdown", Who: "kubelet", Why: "Kubelet needs time to handle node shutdown", Mode: "delay"}
+	backup := inhibitor{What: "sleep:shutdown", Who: "backup", Why: "a copy runs", Mode: "block", PID: 7}
+	lid := inhibitor{What: "handle-lid-switch", Who: "desk", Mode: "block"}
+	if got := blocking([]inhibitor{kubelet, lid}); got != "" {
+		t.Errorf("blocked by %q", got)
+	}
+	if got, want := blocking([]inhibitor{kubelet, backup}), "backup (process 7): a copy runs"; got != want {
+		t.Errorf("blocked by %q, want %q", got, want)
 	}
 }
 

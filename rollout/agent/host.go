@@ -41,6 +41,9 @@ type Host interface {
 	// again is harmless. A soft one restarts the userspace only, if bootc has
 	// prepared one.
 	Reboot(ctx context.Context, soft bool) error
+	// RebootInhibitor says who on the host does not want it to go down now, and
+	// why; empty: nobody.
+	RebootInhibitor(ctx context.Context) (string, error)
 	// BootID is the host's boot id, with "+n" after it when the userspace was
 	// restarted n times in this boot. It is another after every reboot.
 	BootID(ctx context.Context) (string, error)

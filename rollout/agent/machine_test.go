@@ -44,8 +44,9 @@ type machine struct {
 	rollbacks map[bootc.Reference]int
 	up        time.Duration
 	// states are those of files that are not like most; active are units.
-	states map[string]FileState
-	active map[string]bool
+	states    map[string]FileState
+	active    map[string]bool
+	inhibitor string
 	// keys are by user.
 	keys map[string][]string
 	// free is by path; nil: plenty.
@@ -244,6 +245,8 @@ func (m *machine) SetAuthorizedKeys(user string, keys []string) error {
 	}
 	return nil
 }
+
+func (m *machine) RebootInhibitor(context.Context) (string, error) { return m.inhibitor, nil }
 
 func (m *machine) FreeBytes(path string) (int64, error) {
 	if m.free == nil {

@@ -37,6 +37,9 @@ type Inputs struct {
 	Features bootc.Features
 	// Command is what runs or ran in unitBootc.
 	Command Command
+	// Inhibitor is who keeps the host from going down now; read while an order to
+	// reboot stands.
+	Inhibitor string
 	// Intent is the record of pending.json, nil when there is none.
 	Intent *Intent
 	// Survey is what was seen of the host beside bootc.
@@ -93,6 +96,11 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 		return in, err
 	}
 	a.observeBootc(ctx, &in)
+	if in.Spec.Phase == v1alpha1.PhaseBooted && !isRebooting(in) {
+		if in.Inhibitor, err = a.host.RebootInhibitor(ctx); err != nil {
+			log.FromContext(ctx).Info("it is not known whether something inhibits a reboot", "error", err.Error())
+		}
+	}
 	if in.Command.State != CommandRunning && !isRebooting(in) {
 		isDue := a.isSurveyDue(in)
 		a.takeLive(ctx, &in, object.Status.LiveHash, isDue)

@@ -59,6 +59,7 @@ func (a *Agent) look(ctx context.Context, in Inputs) {
 		isLow:     a.memory.survey.isLow,
 	}
 	a.memory.survey.isLow = isLow(a.memory.survey)
+	driftedFiles.Set(float64(len(a.memory.survey.drifted)))
 }
 
 func (a *Agent) findDrift(ctx context.Context, in Inputs) []string {

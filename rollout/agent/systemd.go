@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,6 +180,40 @@ func (h *SystemdHost) rebootByLogind(ctx context.Context, method string, argumen
 	return manager.CallWithContext(ctx, "org.freedesktop.login1.Manager."+method, 0, argument).Err
 }
 
+// inhibitor is an entry of logind's ListInhibitors.
+type inhibitor struct {
+	What, Who, Why, Mode string
+	UID, PID             uint32
+}
+
+// RebootInhibitor asks logind for locks that block a shutdown. Those that only
+// delay it, the kubelet's say, are what an orderly shutdown is about.
+func (h *SystemdHost) RebootInhibitor(ctx context.Context) (string, error) {
+	connection, err := h.dialBus()
+	if err != nil {
+		return "", err
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var inhibitors []inhibitor
+	manager := connection.Object("org.freedesktop.login1", "/org/freedesktop/login1")
+	if err := manager.CallWithContext(ctx, "org.freedesktop.login1.Manager.ListInhibitors", 0).Store(&inhibitors); err != nil {
+		return "", fmt.Errorf("inhibitors of a shutdown: %w", err)
+	}
+	return blocking(inhibitors), nil
+}
+
+// blocking names the first that blocks.
+func blocking(inhibitors []inhibitor) string {
+	for _, i := range inhibitors {
+		if i.Mode == "block" && slices.Contains(strings.Split(i.What, ":"), "shutdown") {
+			return fmt.Sprintf("%s (process %d): %s", i.Who, i.PID, i.Why)
+		}
+	}
+	return ""
+}
+
 // softReboots is how often systemd restarted the userspace in this boot; 0 where
 // it does not know (before 254).
 func (h *SystemdHost) softReboots(ctx context.Context) (int, error) {
@@ -188,7 +223,7 @@ func (h *SystemdHost) softReboots(ctx context.Context) (int, error) {
 	}
 	answer, err := managerProperty(ctx, connection, "SoftRebootsCount")
 	var dbusError dbus.Error
-	if errors.As(err, &dbusError) {
+	if errors.As(err, &dbusError) && dbusError.Name == "org.freedesktop.DBus.Error.UnknownProperty" {
 		return 0, nil //nolint:nilerr // a systemd without the property says so
 	}
 	if err != nil {

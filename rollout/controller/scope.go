@@ -30,6 +30,9 @@ type Scope struct {
 	Problem string
 	// Cluster is what matters of the nodes outside the rollout.
 	Cluster Cluster
+
+	// bySlot and byNode find slots and nodes by the node's UID.
+	bySlot, byNode map[string]int
 }
 
 // Cluster is what a rollout has to know about the cluster as a whole.
@@ -49,7 +52,7 @@ type Cluster struct {
 // after is the scope as it will be when the slots are written.
 func (s *Scope) after(slots []v1alpha1.Slot, skipped []v1alpha1.SkippedNode) *Scope {
 	next := *s
-	next.Rollout = s.Rollout.DeepCopy()
+	next.Rollout, next.bySlot = s.Rollout.DeepCopy(), nil
 	next.Rollout.Status.Slots, next.Rollout.Status.Skipped = slots, skipped
 	return &next
 }
@@ -81,20 +84,29 @@ func (s *Scope) target() string {
 // slot returns the slot that a node holds: by UID, or a node that was deleted
 // and made anew would inherit it.
 func (s *Scope) slot(node *corev1.Node) *v1alpha1.Slot {
-	for i := range s.Rollout.Status.Slots {
-		if slot := &s.Rollout.Status.Slots[i]; slot.Node == node.Name && slot.NodeUID == string(node.UID) {
-			return slot
+	slots := s.Rollout.Status.Slots
+	if len(s.bySlot) != len(slots) {
+		s.bySlot = make(map[string]int, len(slots))
+		for i := range slots {
+			s.bySlot[slots[i].NodeUID] = i
 		}
+	}
+	if i, isThere := s.bySlot[string(node.UID)]; isThere && slots[i].Node == node.Name {
+		return &slots[i]
 	}
 	return nil
 }
 
 // node returns the node of a slot, nil when it is gone.
 func (s *Scope) node(slot v1alpha1.Slot) *Node {
-	for i := range s.Nodes {
-		if s.Nodes[i].Name == slot.Node && string(s.Nodes[i].UID) == slot.NodeUID {
-			return &s.Nodes[i]
+	if len(s.byNode) != len(s.Nodes) {
+		s.byNode = make(map[string]int, len(s.Nodes))
+		for i := range s.Nodes {
+			s.byNode[string(s.Nodes[i].UID)] = i
 		}
+	}
+	if i, isThere := s.byNode[slot.NodeUID]; isThere && s.Nodes[i].Name == slot.Node {
+		return &s.Nodes[i]
 	}
 	return nil
 }
