@@ -187,7 +187,7 @@ type MaintenanceWindow struct {
 
 // Gate is one thing that must hold on a rebooted node.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeCondition) != has(self.pods)",message="set exactly one of nodeCondition and pods"
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeCondition) ? 1 : 0) + (has(self.pods) ? 1 : 0) + (has(self.job) ? 1 : 0) == 1",message="set exactly one of nodeCondition, pods and job"
 type Gate struct {
 	// name of the gate, for messages.
 	//
@@ -205,6 +205,11 @@ type Gate struct {
 	//
 	// +optional
 	Pods *PodsGate `json:"pods,omitempty"`
+
+	// job is run on the node and must succeed.
+	//
+	// +optional
+	Job *JobGate `json:"job,omitempty"`
 }
 
 // NodeConditionGate asks for a condition of the Node.
@@ -221,6 +226,19 @@ type NodeConditionGate struct {
 	// +kubebuilder:default="True"
 	// +kubebuilder:validation:Enum="True";"False";Unknown
 	Status string `json:"status,omitempty"`
+}
+
+// JobGate asks for a Job that succeeds.
+type JobGate struct {
+	// cronJob is the name of a CronJob, in the controller's namespace, whose
+	// jobTemplate the Job is made from; it is usually suspended. The Job's pods
+	// run on the node, cordoned or not, and find its name in NODE_NAME. It runs
+	// once for each node, image and retryToken.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=52
+	CronJob string `json:"cronJob"`
 }
 
 // PodsGate asks for pods that are Ready.

@@ -216,7 +216,7 @@ func (r *Reconciler) work(ctx context.Context, scope *Scope, slot v1alpha1.Slot,
 	case slot.Phase == v1alpha1.SlotDraining && !result.isDrained:
 		result.isDrained, result.blocked, err = r.drain(ctx, scope, slot, node)
 	case slot.Phase == v1alpha1.SlotBooting && hasArrived(slot, node):
-		result.gate, err = r.unmetGate(ctx, scope.Rollout.Spec.Gates, node)
+		result.gate, err = r.unmetGate(ctx, scope.Rollout, node)
 	}
 	return result, err
 }

@@ -14,8 +14,8 @@ import (
 
 // unmetGate names the first gate that is not met on the node, and why; empty
 // when all are.
-func (r *Reconciler) unmetGate(ctx context.Context, gates []v1alpha1.Gate, node *Node) (string, error) {
-	for _, gate := range gates {
+func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollout, node *Node) (string, error) {
+	for _, gate := range rollout.Spec.Gates {
 		problem := ""
 		var err error
 		switch {
@@ -23,6 +23,8 @@ func (r *Reconciler) unmetGate(ctx context.Context, gates []v1alpha1.Gate, node 
 			problem = unmetCondition(*gate.NodeCondition, node)
 		case gate.Pods != nil:
 			problem, err = r.unreadyPods(ctx, *gate.Pods, node.Name)
+		case gate.Job != nil:
+			problem, err = r.unfinishedJob(ctx, rollout, gate, node)
 		default:
 			problem = "it says nothing that this version could check"
 		}

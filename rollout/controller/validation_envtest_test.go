@@ -40,13 +40,13 @@ func TestTheAPIServerRefuses(t *testing.T) {
 		"a soak for ever":                      {"soak: 25h", "soak must be between 0s and 24h"},
 		"a window without an end":              {"windows: [{cron: '0 1 * * *', duration: 0s}]", "duration must be between 1m and 168h"},
 		"a window in local time":               {"windows: [{cron: '0 1 * * *', duration: 1h, timeZone: Local}]", "name an IANA time zone"},
-		"a gate that says nothing":             {"gates: [{name: a}]", "set exactly one of nodeCondition and pods"},
-		"a gate that says two things":          {"gates: [{name: a, nodeCondition: {type: X}, pods: {namespace: a, selector: {}}}]", "set exactly one of nodeCondition and pods"},
+		"a gate that says nothing":             {"gates: [{name: a}]", "set exactly one of nodeCondition, pods and job"},
+		"a gate that says two things":          {"gates: [{name: a, nodeCondition: {type: X}, pods: {namespace: a, selector: {}}}]", "set exactly one of nodeCondition, pods and job"},
 		"a drain that may take no time":        {"drain: {timeout: 0s}", "timeout must be longer than 0s"},
 		"a drain policy that does not exist":   {"drain: {onTimeout: Panic}", `Unsupported value: "Panic"`},
 		"a rollback at once":                   {"rollback: {deadline: 1s}", "deadline must be 1m or longer"},
 		"a drift policy that does not exist":   {"drift: Ignore", `Unsupported value: "Ignore"`},
-		"everything that there is, if correct": {"{canary: {nodes: 2, soak: 5m}, soak: 1m, failureBudget: 20%, topologyKey: '', drift: Correct, reboot: {policy: SoftIfCapable, timeout: 20m}, rollback: {enabled: false}, windows: [{cron: '0 1 * * *', duration: 1h, timeZone: Europe/Berlin}], gates: [{name: a, nodeCondition: {type: X}}], drain: {onTimeout: Force, skipPodSelector: {matchLabels: {a: b}}}}", ""},
+		"everything that there is, if correct": {"{canary: {nodes: 2, soak: 5m}, soak: 1m, failureBudget: 20%, topologyKey: '', drift: Correct, reboot: {policy: SoftIfCapable, timeout: 20m}, rollback: {enabled: false}, windows: [{cron: '0 1 * * *', duration: 1h, timeZone: Europe/Berlin}], gates: [{name: a, nodeCondition: {type: X}}, {name: b, job: {cronJob: check}}], drain: {onTimeout: Force, skipPodSelector: {matchLabels: {a: b}}}}", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
