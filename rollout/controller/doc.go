@@ -2,11 +2,19 @@
 // an ImageRollout to the nodes that the rollout selects, never more of them at
 // a time than it allows.
 //
-// Every pass is the same: gather a scope → schedule (a pure function: what
-// each node is to stage or boot, who gets a slot) → carry out the phase of
-// each slot → one status write. A phase is carried out only after it was
-// written, so that whoever reads the slots after a crash knows what may have
-// been done, and does it again: every act can be repeated.
+// Every pass is the same: gather a scope → schedule (a pure function: what each
+// node is to stage or boot, who gets a slot) → write the NodeImages → carry out
+// the phase of each slot → give slots → one status write. A phase is carried out
+// only after it was written, so that whoever reads the slots after a crash knows
+// what may have been done, and does it again: every act can be repeated.
+//
+// What holds a rollout back is a list of rules (holdRules), what a node must be
+// to get a slot another (candidateRules); whose turn it is (canary, zone, control
+// plane, the controller's own node) stands in turn.go, when an image is rejected
+// in budget.go, what a slot does next in slots.go.
+//
+// Not there yet: a node that becomes unhealthy in its soak counts as failed, but
+// is not told to go back; volumes are not waited for after a drain.
 package controller
 
 // +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts,verbs=get;list;watch;patch
