@@ -31,8 +31,6 @@ ConditionPathExists=` + intentPath + `
 
 [Timer]
 OnActiveSec=%ds
-# The agent may have been well until a short while ago: look again.
-OnUnitInactiveSec=120s
 AccuracySec=5s
 `
 
@@ -41,10 +39,11 @@ Description=Go back to the OS image before, if the present one is not confirmed
 ConditionPathExists=` + intentPath + `
 
 [Service]
-Type=oneshot
+Type=exec
 ExecStart=` + programPath + ` go-back
 UnsetEnvironment=container
-TimeoutStartSec=30min
+Restart=on-failure
+RestartSec=30
 `
 
 const wantsUnit = `[Unit]
@@ -87,58 +86,78 @@ func (a *Agent) noteContact(ctx context.Context, object *v1alpha1.NodeImage) {
 	}
 }
 
-// goBackInterval is how often the steps of going back are looked at.
-const goBackInterval = time.Second
+const (
+	// goBackInterval is how often the steps of going back are looked at.
+	goBackInterval = time.Second
+	// wellInterval is how often a node is looked at whose agent is well.
+	wellInterval = 2 * time.Minute
+)
 
-// Deadman is what the dead-man timer runs: it has the node go back to the image
+// Deadman is what the dead-man timer starts: it has the node go back to the image
 // before if the present one was not confirmed and its agent does not reach the
-// API server. It returns why it does nothing, or an error, or when the reboot
-// was asked for.
+// API server. As long as that does, it waits. It returns why there is nothing to
+// do any more, or when the reboot was asked for; after an error it can be started
+// again.
 func Deadman(ctx context.Context, host Host) (why string, err error) {
-	intent, bootID, why, err := lookForDeadman(ctx, host)
-	if why != "" || err != nil {
-		return why, err
-	}
 	for {
-		isAsked, err := goBack(ctx, host, *intent, bootID, time.Now())
-		if isAsked && err == nil {
-			return "going back to " + intent.Previous, nil
-		}
+		found, err := lookForDeadman(ctx, host)
 		if err != nil {
-			return "", err // systemd starts it again
-		}
-		if intent, err = readIntent(host); err != nil {
 			return "", err
+		}
+		interval := wellInterval
+		if !found.isWell {
+			if found.why != "" {
+				return found.why, nil
+			}
+			isAsked, err := goBack(ctx, host, *found.intent, found.bootID, time.Now())
+			if err != nil {
+				return "", err
+			}
+			if isAsked {
+				return "going back to " + found.intent.Previous, nil
+			}
+			interval = goBackInterval
 		}
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
-		case <-time.After(goBackInterval):
+		case <-time.After(interval):
 		}
 	}
 }
 
-// lookForDeadman looks at the host; why says what keeps the node where it is.
-func lookForDeadman(ctx context.Context, host Host) (intent *Intent, bootID, why string, err error) {
-	if intent, err = readIntent(host); err != nil {
-		return nil, "", "", err
+// deadmanLook is what the dead-man sees.
+type deadmanLook struct {
+	intent *Intent
+	bootID string
+	// why the node stays where it is, for good; empty: it goes back.
+	why string
+	// isWell: the agent reaches the API server, and the controller decides.
+	isWell bool
+}
+
+func lookForDeadman(ctx context.Context, host Host) (look deadmanLook, err error) {
+	if look.intent, err = readIntent(host); err != nil {
+		return look, err
 	}
-	if intent == nil || intent.RollbackAfterSeconds == 0 {
-		return nil, "", "no update waits for confirmation", nil
+	if look.intent == nil || look.intent.RollbackAfterSeconds == 0 {
+		look.why = "no update waits for confirmation"
+		return look, nil
 	}
-	if bootID, err = host.BootID(ctx); err != nil {
-		return nil, "", "", err
+	if look.bootID, err = host.BootID(ctx); err != nil {
+		return look, err
 	}
-	if hasContact(host) {
-		return nil, "", "the agent reaches the API server: the node is left to the controller", nil
+	if look.isWell = look.intent.WentBack == "" && hasContact(host); look.isWell {
+		return look, nil
 	}
 	output, err := host.Run(ctx, unitDeadmanQuery, bootc.StatusArguments(), shortTimeout)
 	if err != nil {
-		return nil, "", "", err
+		return look, err
 	}
 	status, err := bootc.ParseStatus([]byte(output.Stdout))
 	if err != nil {
-		return nil, "", "", err
+		return look, err
 	}
-	return intent, bootID, whyStay(wayBack{intent: intent, bootID: bootID, host: &status}), nil
+	look.why = whyStay(wayBack{intent: look.intent, bootID: look.bootID, host: &status})
+	return look, nil
 }

@@ -63,14 +63,17 @@ func (b *bench) deadman() string {
 		return "its time has not come"
 	}
 	for range 5 {
-		found, bootID, why, err := lookForDeadman(context.Background(), b.machine)
+		found, err := lookForDeadman(context.Background(), b.machine)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if why != "" {
-			return why
+		if found.isWell {
+			return "the agent is well"
 		}
-		isAsked, err := goBack(context.Background(), b.machine, *found, bootID, b.now)
+		if found.why != "" {
+			return found.why
+		}
+		isAsked, err := goBack(context.Background(), b.machine, *found.intent, found.bootID, b.now)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -141,13 +144,62 @@ func TestANodeWhoseAgentReachesTheAPIServerStays(t *testing.T) {
 	b := bootInto(t)
 	b.pass()
 	b.pause(time.Minute)
-	if why := b.deadman(); !strings.Contains(why, "the agent reaches the API server") {
+	if why := b.deadman(); why != "the agent is well" {
 		t.Errorf("the dead-man says %q", why)
 	}
 	b.pause(contactLimit)
 	if why := b.deadman(); why != "" {
 		t.Errorf("the agent was not heard of for %s, and it stays: %s", contactLimit, why)
 	}
+}
+
+// TestTheDeadmanEnds runs what the timer starts, as it is.
+func TestTheDeadmanEnds(t *testing.T) {
+	b := bootInto(t)
+	stop := make(chan struct{})
+	go func() { // the machine's commands come to their end
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+				b.machine.lock.Lock()
+				b.machine.finish()
+				b.machine.lock.Unlock()
+			}
+		}
+	}()
+	why, err := Deadman(t.Context(), lockedHost{b.machine})
+	close(stop)
+	if err != nil || why != "going back to "+imageA.Digest() || !b.machine.rebootAsked || !b.machine.queued {
+		t.Errorf("%q, %v; reboot asked %t, rollback queued %t", why, err, b.machine.rebootAsked, b.machine.queued)
+	}
+	b.machine.reboot()
+	why, err = Deadman(t.Context(), b.machine)
+	if err != nil || why != "the node does not run the image" {
+		t.Errorf("on the image before: %q, %v", why, err)
+	}
+}
+
+// lockedHost is a machine that two goroutines use.
+type lockedHost struct{ *machine }
+
+func (h lockedHost) Run(ctx context.Context, unit string, arguments []string, timeout time.Duration) (Output, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.machine.Run(ctx, unit, arguments, timeout)
+}
+
+func (h lockedHost) Start(ctx context.Context, unit string, arguments []string, timeout time.Duration) error {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.machine.Start(ctx, unit, arguments, timeout)
+}
+
+func (h lockedHost) Command(ctx context.Context, unit string) (Command, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.machine.Command(ctx, unit)
 }
 
 func TestAConfirmedImageStays(t *testing.T) {

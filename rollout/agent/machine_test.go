@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/imagemode/imagemode/rollout/bootc"
@@ -17,6 +18,8 @@ import (
 // machine is a host in memory with bootc's documented behaviour: staged images
 // are lost in a power cut, locked ones at any reboot, unlocked ones are applied.
 type machine struct {
+	lock sync.Mutex // for tests with a goroutine of their own
+
 	boots    int
 	booted   bootc.Reference
 	rollback bootc.Reference
