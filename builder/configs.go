@@ -20,7 +20,7 @@ func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 	if err := checkImage(job, base); err != nil {
 		return nil, err
 	}
-	job.base = base
+	job.os, job.base = base, base
 	return base, nil
 }
 
@@ -29,29 +29,30 @@ func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
 	if job.layer.IsEmpty() {
 		job.out.printf("  the config asks for nothing in the image")
-		job.configs = from
 		return from, nil
 	}
-	change := registry.Change{Layers: []registry.NewLayer{{
+	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
+	configs, transfer, err := registry.Derive(ctx, job.source(from), to, configsChange(job))
+	if err != nil {
+		return nil, err
+	}
+	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
+	return configs, nil
+}
+
+// previewConfigs gives the image that runConfigs would push.
+func previewConfigs(_ context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	if job.layer.IsEmpty() {
+		return from, nil
+	}
+	return registry.Preview(from, job.repository, configsChange(job))
+}
+
+func configsChange(job *job) registry.Change {
+	return registry.Change{Layers: []registry.NewLayer{{
 		Data:      job.layer.Data,
 		Digest:    job.layer.Digest,
 		DiffID:    job.layer.DiffID,
 		CreatedBy: "imagemode: configs",
 	}}}
-	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
-	configs, transfer, err := registry.Derive(ctx, job.source(from), to, change)
-	if err != nil {
-		return nil, err
-	}
-	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
-	job.configs = configs
-	return configs, nil
-}
-
-// runConfigsContext makes configs and goes on from what it was given.
-func runConfigsContext(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if _, err := runConfigs(ctx, job, from); err != nil {
-		return nil, err
-	}
-	return from, nil
 }

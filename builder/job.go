@@ -24,9 +24,15 @@ type job struct {
 	storage         string
 	credentials     *credentials
 	trustBundle     string
-	out             *progress
+	// containersDir has the files of a node's /etc/containers; empty: none.
+	containersDir string
+	mounts        *runMounts
+	layers        *layerCache
+	out           *progress
 
-	// base is the OS image, once it has been read.
+	// os is the OS image, once it has been read.
+	os *registry.Image
+	// base is the OS image with extensions and kernel, once it has been made.
 	base *registry.Image
 	// configs is base with the config layer, once it has been made.
 	configs *registry.Image
@@ -35,7 +41,7 @@ type job struct {
 // newJob reads and checks the inputs. The credentials in the directory are
 // gone afterwards, unless they are to be kept.
 func newJob(options Options, out *progress) (*job, error) {
-	r, err := readRequest(filepath.Join(options.Dir, request.FileRequest))
+	r, err := ReadRequest(options)
 	if err != nil {
 		return nil, err
 	}
@@ -43,33 +49,46 @@ func newJob(options Options, out *progress) (*job, error) {
 	if j.plan, err = containerfiles.Check(r.Containerfile); err != nil {
 		return nil, err
 	}
-	if err := refuseUnsupported(r); err != nil {
-		return nil, err
-	}
-	if err := missingExtensions(r, j.plan); err != nil {
+	if err := errors.Join(missingExtensions(r, j.plan), checkPackages(r)); err != nil {
 		return nil, err
 	}
 	if j.layer, err = makeLayer(r); err != nil {
 		return nil, err
 	}
-	named, err := reference.ParseNamed(r.PushSpec)
-	if err != nil {
-		return nil, fmt.Errorf("pushSpec: %w", err)
+	if err := j.setTarget(options.Output); err != nil {
+		return nil, err
 	}
-	j.repository = reference.TrimNamed(named).Name()
-	if tagged, ok := named.(reference.Tagged); ok {
-		j.tag = tagged.Tag()
-	}
-	if bundle := filepath.Join(options.Dir, request.FileTrustBundle); isFile(bundle) {
+	if bundle := options.file(request.FileTrustBundle); isFile(bundle) {
 		j.trustBundle = bundle
 	}
-	j.credentials, err = readCredentials(options.Dir, j.repository, options.KeepCredentials)
+	if j.mounts, err = findRunMounts(options); err != nil {
+		return nil, err
+	}
+	if j.containersDir, err = writeNodeFiles(r, filepath.Join(options.Storage, "node")); err != nil {
+		return nil, err
+	}
+	j.layers = newLayerCache(j)
+	j.credentials, err = readCredentials(options, j.repository)
 	return j, err
 }
 
 func (j *job) close() { j.credentials.close() }
 
-func readRequest(path string) (*request.Request, error) {
+// file gives the path of one of the files of builder/request; empty: there is
+// no directory for them.
+func (o Options) file(name string) string {
+	if o.Dir == "" {
+		return ""
+	}
+	return filepath.Join(o.Dir, name)
+}
+
+// ReadRequest reads and validates the request of a build.
+func ReadRequest(options Options) (*request.Request, error) {
+	path := options.Request
+	if path == "" {
+		path = options.file(request.FileRequest)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the build request: %w", err)
@@ -78,22 +97,29 @@ func readRequest(path string) (*request.Request, error) {
 	return request.Decode(file)
 }
 
-// refuseUnsupported names what a request may ask for and this builder cannot do.
-func refuseUnsupported(r *request.Request) error {
-	var problems []ignition.Problem
-	if len(r.Extensions) > 0 {
-		problems = append(problems, ignition.Problem{Path: "spec.extensions",
-			Reason: "extensions are not supported yet; install the packages in the Containerfile"})
+// setTarget says where the image goes: to the repository of the request, or to
+// an image layout, under the same tag.
+func (j *job) setTarget(output string) error {
+	named, err := reference.ParseNamed(j.request.PushSpec)
+	if err != nil {
+		return fmt.Errorf("pushSpec: %w", err)
 	}
-	if r.KernelType != "" {
-		problems = append(problems, ignition.Problem{Path: "spec.kernelType",
-			Reason: fmt.Sprintf("kernel type %q is not supported yet", r.KernelType)})
+	if tagged, ok := named.(reference.Tagged); ok {
+		j.tag = tagged.Tag()
 	}
-	if len(problems) > 0 {
-		return &ignition.RefusedError{Problems: problems}
+	if output == "" {
+		j.repository = reference.TrimNamed(named).Name()
+		return nil
 	}
-	return nil
+	if !registry.IsLayout(output) {
+		return fmt.Errorf("output %q: only an image layout, oci:DIRECTORY, can take the place of the repository", output)
+	}
+	j.repository, err = registry.Layout(output[len("oci:"):])
+	return err
 }
+
+// pushSpec is the reference that the image gets.
+func (j *job) pushSpec() string { return registry.Named(j.repository, j.tag) }
 
 func makeLayer(r *request.Request) (*ignition.Layer, error) {
 	config, err := ignition.Parse(r.Ignition)
@@ -124,12 +150,19 @@ func (e *configError) Unwrap() error { return e.err }
 // credentials of its own, also for reading back.
 func (j *job) access(repository string) registry.Access {
 	access := registry.Access{
-		AuthFile:     j.credentials.pull.path(),
-		TrustBundle:  j.trustBundle,
-		Architecture: j.request.Architecture,
+		AuthFile:      j.credentials.pull.path(),
+		TrustBundle:   j.trustBundle,
+		ContainersDir: j.containersDir,
+		Architecture:  j.request.Architecture,
+	}
+	if j.containersDir != "" && isFile(filepath.Join(j.containersDir, "policy.json")) {
+		access.PolicyFile = filepath.Join(j.containersDir, "policy.json")
 	}
 	if repository == j.repository {
 		access.AuthFile = j.credentials.push.path()
+		// What is written here is not signed: the policy is for what comes from
+		// elsewhere.
+		access.PolicyFile = ""
 	}
 	return access
 }

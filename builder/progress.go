@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds on what is kept of a step's output for the failure message.
@@ -19,6 +23,17 @@ type progress struct {
 	mutex sync.Mutex
 	out   io.Writer
 	kept  []string
+}
+
+// bars is where the library shows how many bytes of what it has pulled or
+// pushed. It moves the cursor for that, so it is shown on a terminal only.
+func (p *progress) bars() io.Writer {
+	if file, isFile := p.out.(*os.File); isFile {
+		if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
+			return file
+		}
+	}
+	return io.Discard
 }
 
 func newProgress(out io.Writer) *progress {
@@ -36,11 +51,11 @@ func (p *progress) printf(format string, args ...any) {
 }
 
 // startStep says that a step begins and forgets the lines of the one before.
-func (p *progress) startStep(name string) {
+func (p *progress) startStep(name string, number, count int) {
 	p.mutex.Lock()
 	p.kept = nil
 	p.mutex.Unlock()
-	p.printf("step %s", name)
+	p.printf("step %s (%d of %d)", name, number, count)
 }
 
 // line writes one line of a program's output and keeps it.
@@ -79,8 +94,17 @@ func clean(text string) string {
 	return text
 }
 
-// lines gives a writer that passes whole lines on.
-func (p *progress) lines() *lineWriter { return &lineWriter{pass: p.line} }
+// lines gives a writer that passes whole lines on, but for those in which
+// buildah names what it has in its store.
+func (p *progress) lines() *lineWriter {
+	return &lineWriter{pass: func(text string) {
+		if !storeNames.MatchString(text) {
+			p.line(text)
+		}
+	}}
+}
+
+var storeNames = regexp.MustCompile(`^(--> ([0-9a-f]{12}|Pushing cache .*)|[0-9a-f]{64})$`)
 
 // maxLine bounds what is held of a line, in bytes: one without an end must not
 // fill the memory.

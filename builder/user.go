@@ -3,17 +3,16 @@ package builder
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"go.podman.io/buildah"
 	"go.podman.io/buildah/define"
 	"go.podman.io/buildah/imagebuildah"
 	nettypes "go.podman.io/common/libnetwork/types"
-	"go.podman.io/image/v5/docker"
-	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
@@ -23,40 +22,64 @@ import (
 )
 
 // runUser builds the user's Containerfile and pushes the result without a tag.
-func runUser(ctx context.Context, job *job, _ *registry.Image) (*registry.Image, error) {
+func runUser(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	return inWorkshop(job, func(w *workshop) (*registry.Image, error) {
+		return w.make(ctx, job.plan, from)
+	})
+}
+
+// inWorkshop gives make the local side of a build.
+func inWorkshop(job *job, make func(*workshop) (*registry.Image, error)) (*registry.Image, error) {
 	workshop, err := openWorkshop(job)
 	if err != nil {
 		return nil, err
 	}
 	defer workshop.close()
+	return make(workshop)
+}
+
+// make builds a text, lints the result and pushes it without a tag.
+func (w *workshop) make(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (*registry.Image, error) {
 	var id string
 	var image *registry.Image
 	for _, part := range []struct {
 		name string
 		run  func() error
 	}{
-		{"built", func() (err error) { id, err = workshop.build(ctx); return err }},
-		{"linted", func() error { return workshop.lint(ctx, id) }},
-		{"pushed", func() (err error) { image, err = workshop.push(ctx, id); return err }},
+		{"built", func() (err error) { id, err = w.build(ctx, plan, from); return err }},
+		{"linted", func() error { return w.lint(ctx, id) }},
+		{"pushed", func() (err error) { image, err = w.push(ctx, id); return err }},
 	} {
 		started := time.Now()
 		if err := part.run(); err != nil {
 			return nil, err
 		}
-		job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
+		w.job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
 	}
 	return image, nil
 }
 
-// build runs the text and gives the id of the image in the store.
-func (w *workshop) build(ctx context.Context) (string, error) {
+// build runs a text and gives the id of the image in the store. Layers that
+// cannot be kept in the registry are no reason to fail.
+func (w *workshop) build(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (string, error) {
 	file := filepath.Join(w.scratch, "Containerfile")
-	if err := os.WriteFile(file, []byte(w.job.plan.Text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(plan.Text), 0o600); err != nil {
 		return "", err
 	}
-	tracker := newLineTracker(w.job.plan, w.job.out)
+	tracker := newLineTracker(plan, w.job.out)
 	output := w.job.out.lines()
-	id, _, err := imagebuildah.BuildDockerfiles(ctx, w.store, w.buildOptions(tracker, output), file)
+	options, err := w.buildOptions(ctx, plan, from)
+	if err != nil {
+		return "", err
+	}
+	options.Log, options.Out, options.Err = tracker.log, output, output
+	id, _, err := imagebuildah.BuildDockerfiles(ctx, w.store, options, file)
+	if err != nil && strings.Contains(err.Error(), "failed pushing cache to") {
+		w.job.out.printf("  layers are not kept: %v", err)
+		options.CacheTo = nil
+		tracker.rewind()
+		id, _, err = imagebuildah.BuildDockerfiles(ctx, w.store, options, file)
+	}
 	output.flush()
 	if err != nil {
 		return "", &userError{
@@ -69,11 +92,21 @@ func (w *workshop) build(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-func (w *workshop) buildOptions(tracker *lineTracker, output io.Writer) define.BuildOptions {
+func (w *workshop) buildOptions(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (define.BuildOptions, error) {
+	contexts, err := w.contexts(ctx, plan)
+	if err != nil {
+		return define.BuildOptions{}, err
+	}
+	mounts, err := w.mounts(plan, from)
+	if err != nil {
+		return define.BuildOptions{}, err
+	}
 	one := 1
+	created := createdOf(w.job.os)
 	return define.BuildOptions{
 		ContextDirectory:        filepath.Join(w.scratch, "context"),
-		AdditionalBuildContexts: w.contexts(),
+		AdditionalBuildContexts: contexts,
+		TransientMounts:         mounts,
 		Isolation:               define.IsolationChroot,
 		NamespaceOptions:        hostNetwork,
 		NetworkInterface:        noNetwork{},
@@ -84,19 +117,49 @@ func (w *workshop) buildOptions(tracker *lineTracker, output io.Writer) define.B
 		PullPolicy:              define.PullIfMissing,
 		RemoveIntermediateCtrs:  true,
 		ForceRmIntermediateCtrs: true,
-		MaxPullPushRetries:      3,
+		MaxPullPushRetries:      pullRetries,
 		PullPushRetryDelay:      registry.RetryDelay,
 		Jobs:                    &one, // the tracker follows one stage after the other
-		Log:                     tracker.log,
-		Out:                     output,
-		Err:                     output,
-		ReportWriter:            io.Discard,
-	}
+		ReportWriter:            w.job.out.bars(),
+		// The same text makes the same image on another day, if its programs do.
+		SourceDateEpoch:  &created,
+		RewriteTimestamp: true,
+		// Layers by themselves: the next text may differ in its last lines only.
+		Layers:                                  true,
+		CacheFrom:                               w.job.layers.repositories(),
+		CacheTo:                                 w.job.layers.repositories(),
+		CachePullSourceLookupReferenceFunc:      w.job.layers.place,
+		CachePushDestinationLookupReferenceFunc: w.job.layers.place,
+	}, nil
 }
 
-// contexts are the images that the text knows by a short name. They are pulled
+// createdOf is the time of an image, for all that is made from it.
+func createdOf(image *registry.Image) time.Time {
+	if created := image.Parsed.Created; created != nil {
+		return created.UTC()
+	}
+	return time.Unix(0, 0).UTC()
+}
+
+// pullRetries is how often the library tries again what is pulled or pushed.
+const pullRetries = 3
+
+// mounts are what a RUN sees besides its image.
+func (w *workshop) mounts(plan *containerfiles.Plan, from *registry.Image) ([]string, error) {
+	if !plan.HasRun {
+		return nil, nil
+	}
+	mounts, err := w.job.mounts.copyTo(w.scratch)
+	if err != nil {
+		return nil, err
+	}
+	trust, err := w.trustMounts(from, plan.Text)
+	return append(mounts, trust...), err
+}
+
+// contexts are the images that a text knows by a short name. They are pulled
 // only if something refers to them.
-func (w *workshop) contexts() map[string]*define.AdditionalBuildContext {
+func (w *workshop) contexts(ctx context.Context, plan *containerfiles.Plan) (map[string]*define.AdditionalBuildContext, error) {
 	images := map[string]string{
 		containerfiles.ContextBase:       w.job.base.Reference(),
 		containerfiles.ContextExtensions: w.job.request.ExtensionsImage,
@@ -106,36 +169,53 @@ func (w *workshop) contexts() map[string]*define.AdditionalBuildContext {
 	}
 	contexts := map[string]*define.AdditionalBuildContext{}
 	for name, image := range images {
-		if image != "" {
-			contexts[name] = &define.AdditionalBuildContext{IsImage: true, Value: image}
+		if image == "" {
+			continue
 		}
+		if registry.IsLayout(image) {
+			// The library takes images of a registry and of its store.
+			id, err := w.pull(ctx, image)
+			if err != nil {
+				return nil, err
+			}
+			image = id
+		}
+		contexts[name] = &define.AdditionalBuildContext{IsImage: true, Value: image}
 	}
-	return contexts
+	return contexts, nil
 }
 
-// push sends an image of the store to the repository, without a tag.
+// push sends an image of the store to the repository, without a tag. What a
+// push that broke off had sent already is not sent again.
 func (w *workshop) push(ctx context.Context, id string) (*registry.Image, error) {
-	named, err := reference.ParseNamed(w.job.repository)
-	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w", w.job.repository, err)
+	tag := ""
+	if registry.IsLayout(w.job.repository) {
+		tag = "built-" + w.job.request.InputsHash
 	}
-	target, err := docker.NewReferenceUnknownDigest(named)
+	target, err := registry.PushReference(w.job.repository, tag)
 	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w", w.job.repository, err)
+		return nil, err
 	}
-	_, digest, err := buildah.Push(ctx, id, target, buildah.PushOptions{
-		Store:         w.store,
-		SystemContext: w.sys,
-		Compression:   define.Gzip,
-		ManifestType:  define.OCIv1ImageManifest,
-		RetryDelay:    registry.RetryDelay,
-		ReportWriter:  io.Discard,
-		Quiet:         true,
+	var digest digest.Digest
+	err = registry.Retry(ctx, func() error {
+		_, digest, err = buildah.Push(ctx, id, target, buildah.PushOptions{
+			Store:         w.store,
+			SystemContext: w.sys,
+			Compression:   define.Gzip,
+			ManifestType:  define.OCIv1ImageManifest,
+			RetryDelay:    registry.RetryDelay,
+			ReportWriter:  w.job.out.bars(),
+		})
+		return err
 	})
 	if err != nil {
 		return nil, registry.Wrap(w.job.repository, err)
 	}
-	return registry.Inspect(ctx, w.job.access(w.job.repository), w.job.repository+"@"+digest.String())
+	pushed := w.job.repository + "@" + digest.String()
+	if tag != "" {
+		pushed = registry.Named(w.job.repository, tag)
+	}
+	return registry.Inspect(ctx, w.job.access(w.job.repository), pushed)
 }
 
 // hostNetwork: a RUN uses the pod's network; chroot isolation has no other.

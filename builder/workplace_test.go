@@ -77,6 +77,8 @@ type workplace struct {
 	request  request.Request
 	options  Options
 	output   bytes.Buffer
+	// shown is what the last build wrote.
+	shown string
 }
 
 func newWorkplace(t *testing.T, containerfile string) *workplace {
@@ -146,7 +148,8 @@ func (w *workplace) build() (request.Result, error) {
 	w.write(request.FileRequest, encoded)
 	w.registry.Requests()
 	result, err := Build(context.Background(), w.options)
-	w.t.Log(w.output.String())
+	w.shown = w.output.String()
+	w.t.Log(w.shown)
 	w.output.Reset()
 	return result, err
 }

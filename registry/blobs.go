@@ -109,6 +109,9 @@ func (b *blobMover) locations(ctx context.Context) (types.BlobInfoCache, error) 
 	}
 	_ = stream.Close() // only the request counts
 	cache := memory.New()
+	if IsLayout(b.repository) {
+		return cache, nil
+	}
 	domain, err := registryOf(b.repository)
 	if err != nil {
 		return nil, err
