@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/ignition"
 	"github.com/imagemode/imagemode/registry"
+	"github.com/imagemode/imagemode/registry/registrytest"
 )
 
 // otherConfig makes the request one for another file, as a changed MachineConfig
@@ -135,12 +137,52 @@ func TestAChangedConfigFetchesNoLayerOfATextFromBase(t *testing.T) {
 func TestTheSameInputsOnAnotherMachineGiveTheSameImage(t *testing.T) {
 	w := newWorkplace(t, "FROM configs\nCOPY --from=extensions /packages/a /usr/share/a\nLABEL a=b\n")
 	w.options.KeepCredentials = true
-	first, _ := w.mustBuild()
+	_, first := w.mustBuild()
 	w.request.PushSpec = w.registry.Host + "/os/other:worker-1"
 	w.options.Storage = w.storage()
-	second, _ := w.mustBuild()
-	if first.Digest != second.Digest {
-		t.Errorf("%s, then %s", first.Digest, second.Digest)
+	_, second := w.mustBuild()
+	if diff := cmp.Diff(string(first.Config), string(second.Config)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(string(first.Manifest), string(second.Manifest)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheBasesLayersStayAsTheyAreInAnotherRegistry(t *testing.T) {
+	for name, text := range map[string]string{
+		"config only": "", "a text from base": writesOnBase, "a text from configs": strings.Replace(writesOnBase, "base", "configs", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkplace(t, text)
+			target := registrytest.New(t)
+			var bundle []byte
+			for _, file := range []string{w.registry.CAFile, target.CAFile} {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bundle = append(bundle, content...)
+			}
+			w.write(request.FileTrustBundle, bundle)
+			w.request.PushSpec = target.Host + "/os/worker:worker-1"
+			if _, err := w.build(); err != nil {
+				t.Fatal(err)
+			}
+			base, err := registry.Inspect(context.Background(), w.access, w.request.BaseImage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			image, err := registry.Inspect(context.Background(), registry.Access{TrustBundle: target.CAFile, AuthFile: target.NoAuth}, w.request.PushSpec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, layer := range base.Layers {
+				if image.Layers[i].Digest != layer.Digest {
+					t.Errorf("layer %d of the base is %s, in the image %s", i, layer.Digest, image.Layers[i].Digest)
+				}
+			}
+		})
 	}
 }
 

@@ -40,6 +40,9 @@ func inWorkshop(job *job, make func(*workshop) (*registry.Image, error)) (*regis
 
 // make builds a text, lints the result and pushes it without a tag.
 func (w *workshop) make(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (*registry.Image, error) {
+	if err := w.copyLayers(ctx, from); err != nil {
+		return nil, err
+	}
 	var id string
 	var image *registry.Image
 	for _, part := range []struct {
@@ -57,6 +60,20 @@ func (w *workshop) make(ctx context.Context, plan *containerfiles.Plan, from *re
 		w.job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
 	}
 	return image, nil
+}
+
+// copyLayers brings the layers of the image below a text into the repository that
+// is pushed to.
+func (w *workshop) copyLayers(ctx context.Context, from *registry.Image) error {
+	if from.Repository == w.job.repository || registry.IsLayout(w.job.repository) {
+		return nil
+	}
+	to := registry.Target{Access: w.job.access(w.job.repository), Repository: w.job.repository}
+	transfer, err := registry.CopyLayers(ctx, w.job.source(from), to)
+	if err == nil {
+		w.job.out.printf("  %s", transfer)
+	}
+	return err
 }
 
 // build runs a text and gives the id of the image in the store. Layers that
@@ -93,11 +110,12 @@ func (w *workshop) build(ctx context.Context, plan *containerfiles.Plan, from *r
 }
 
 func (w *workshop) buildOptions(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (define.BuildOptions, error) {
-	contexts, err := w.contexts(ctx, plan)
+	// First the mounts: they look into an image by its name.
+	mounts, err := w.mounts(plan, from)
 	if err != nil {
 		return define.BuildOptions{}, err
 	}
-	mounts, err := w.mounts(plan, from)
+	contexts, err := w.contexts(ctx, plan)
 	if err != nil {
 		return define.BuildOptions{}, err
 	}
@@ -157,32 +175,44 @@ func (w *workshop) mounts(plan *containerfiles.Plan, from *registry.Image) ([]st
 	return append(mounts, trust...), err
 }
 
-// contexts are the images that a text knows by a short name. They are pulled
-// only if something refers to them.
+// contexts are the images that a text knows by a short name; those that it uses
+// are pulled. They have no names in the store: the library would write one into
+// the history and the annotations of the image, which would then not be the same
+// in another repository.
 func (w *workshop) contexts(ctx context.Context, plan *containerfiles.Plan) (map[string]*define.AdditionalBuildContext, error) {
-	images := map[string]string{
-		containerfiles.ContextBase:       w.job.base.Reference(),
-		containerfiles.ContextExtensions: w.job.request.ExtensionsImage,
+	images := map[string]string{}
+	if plan.UsesBase {
+		images[containerfiles.ContextBase] = w.job.base.Reference()
 	}
-	if w.job.configs != nil {
+	if plan.UsesConfigs && w.job.configs != nil {
 		images[containerfiles.ContextConfigs] = w.job.configs.Reference()
+	}
+	if plan.UsesExtensions && w.job.request.ExtensionsImage != "" {
+		images[containerfiles.ContextExtensions] = w.job.request.ExtensionsImage
 	}
 	contexts := map[string]*define.AdditionalBuildContext{}
 	for name, image := range images {
-		if image == "" {
-			continue
+		id, err := w.pull(ctx, image)
+		if err != nil {
+			return nil, err
 		}
-		if registry.IsLayout(image) {
-			// The library takes images of a registry and of its store.
-			id, err := w.pull(ctx, image)
-			if err != nil {
-				return nil, err
-			}
-			image = id
+		if err := w.dropNames(id); err != nil {
+			return nil, err
 		}
-		contexts[name] = &define.AdditionalBuildContext{IsImage: true, Value: image}
+		contexts[name] = &define.AdditionalBuildContext{IsImage: true, Value: id}
 	}
 	return contexts, nil
+}
+
+func (w *workshop) dropNames(id string) error {
+	names, err := w.store.Names(id)
+	if err == nil {
+		err = w.store.RemoveNames(id, names)
+	}
+	if err != nil {
+		return fmt.Errorf("image storage: names of %s: %w", id, err)
+	}
+	return nil
 }
 
 // push sends an image of the store to the repository, without a tag. What a

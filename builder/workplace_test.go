@@ -139,13 +139,18 @@ func (w *workplace) write(name string, content []byte) {
 	}
 }
 
-func (w *workplace) build() (request.Result, error) {
+func (w *workplace) writeRequest() {
 	w.t.Helper()
 	encoded, err := request.Encode(&w.request)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.write(request.FileRequest, encoded)
+}
+
+func (w *workplace) build() (request.Result, error) {
+	w.t.Helper()
+	w.writeRequest()
 	w.registry.Requests()
 	result, err := Build(context.Background(), w.options)
 	w.shown = w.output.String()

@@ -57,6 +57,8 @@ type Plan struct {
 	// Empty is true when the text adds nothing to what it starts from: no text,
 	// comments only, or a lone FROM. No user step is needed then.
 	Empty bool
+	// UsesBase is true when any stage needs the context base.
+	UsesBase bool
 	// UsesConfigs is true when any stage needs the context configs.
 	UsesConfigs bool
 	// UsesExtensions is true when anything refers to the extensions image.

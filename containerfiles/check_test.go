@@ -29,7 +29,7 @@ func TestCheckAccepts(t *testing.T) {
 		},
 		"a lone FROM base asks for nothing": {
 			text: "FROM base\n",
-			want: Plan{From: FromBase, Empty: true},
+			want: Plan{From: FromBase, UsesBase: true, Empty: true},
 		},
 		"a text without FROM continues configs": {
 			text: "RUN true\n",
@@ -45,11 +45,11 @@ func TestCheckAccepts(t *testing.T) {
 		},
 		"a final stage on base needs no configs": {
 			text: "FROM base AS final\nRUN true\n",
-			want: Plan{From: FromBase, HasRun: true},
+			want: Plan{From: FromBase, UsesBase: true, HasRun: true},
 		},
 		"a final stage that descends from base through another stage": {
 			text: "FROM base AS tools\nRUN true\nFROM tools AS final\nLABEL a=b\n",
-			want: Plan{From: FromBase, HasRun: true},
+			want: Plan{From: FromBase, UsesBase: true, HasRun: true},
 		},
 		"another image is a source of files": {
 			text: "FROM registry.example.com/golang:1 AS build\nRUN true\nFROM configs\nCOPY --from=build /a /a\n",
@@ -73,11 +73,11 @@ func TestCheckAccepts(t *testing.T) {
 		},
 		"a FROM by an argument that is made from another": {
 			text: "ARG R=registry.example.com\nARG I=$R/tools\nFROM $I:1 AS tools\nFROM ${B:-base}\nCOPY --from=tools /a /a\n",
-			want: Plan{From: FromBase, Text: "ARG R=registry.example.com\nARG I=$R/tools\nFROM registry.example.com/tools:1 AS tools\nFROM base\nCOPY --from=tools /a /a\n"},
+			want: Plan{From: FromBase, UsesBase: true, Text: "ARG R=registry.example.com\nARG I=$R/tools\nFROM registry.example.com/tools:1 AS tools\nFROM base\nCOPY --from=tools /a /a\n"},
 		},
 		"a stage for the platform of the build is left to buildah": {
 			text: "FROM registry.example.com/tools:$TARGETARCH AS tools\nFROM base\nCOPY --from=tools /a /a\n",
-			want: Plan{From: FromBase, UsesExtensions: true},
+			want: Plan{From: FromBase, UsesBase: true, UsesExtensions: true},
 		},
 		"an argument in front of FROM": {
 			text: "ARG V=1\nFROM configs\nARG V\nRUN echo $V\n",

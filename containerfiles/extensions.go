@@ -49,5 +49,5 @@ func Extensions(packages Packages) (*Plan, error) {
 		fmt.Fprintf(&text, "%s='%s'\n", variable.name, strings.Join(variable.packages, " "))
 	}
 	text.WriteString(extensionsScript + "END-OF-EXTENSIONS\n")
-	return &Plan{From: FromBase, UsesExtensions: true, HasRun: true, IsOwn: true, Text: text.String()}, nil
+	return &Plan{From: FromBase, UsesBase: true, UsesExtensions: true, HasRun: true, IsOwn: true, Text: text.String()}, nil
 }

@@ -78,6 +78,8 @@ func checkCommand(plan *Plan, command instructions.Command) error {
 // uses notes a reference to one of the named contexts.
 func (p *Plan) uses(image string) {
 	switch {
+	case image == ContextBase:
+		p.UsesBase = true
 	case image == ContextConfigs:
 		p.UsesConfigs = true
 	case image == ContextExtensions:

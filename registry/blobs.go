@@ -47,6 +47,30 @@ type blobMover struct {
 	transfer *Transfer
 }
 
+// CopyLayers brings the layers of an image into another repository, as they are:
+// a program that pulls, changes and pushes an image compresses layers anew that it
+// does not find there, and nodes that have them would fetch them again. No
+// manifest is pushed.
+func CopyLayers(ctx context.Context, from Source, to Target) (Transfer, error) {
+	var transfer Transfer
+	err := Retry(ctx, func() error {
+		transfer = Transfer{}
+		source, base, err := Open(ctx, from.Access, from.Image)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		target, err := openTarget(ctx, to, unnamed(&Image{Repository: to.Repository, Digest: base.Digest}))
+		if err != nil {
+			return err
+		}
+		defer target.Close()
+		mover := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: &transfer}
+		return mover.moveLayers(ctx)
+	})
+	return transfer, Wrap(to.Repository, err)
+}
+
 func (b *blobMover) moveLayers(ctx context.Context) error {
 	cache, err := b.locations(ctx)
 	if err != nil {
