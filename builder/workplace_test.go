@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if buildah.InitReexec() {
 		return
 	}
+	if status, ok := playIsolated(); ok {
+		os.Exit(status)
+	}
 	logrus.SetLevel(logrus.ErrorLevel)
 	code, err := runTests(m)
 	if err != nil {
