@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 
+	"github.com/imagemode/imagemode/ignition"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -32,7 +33,7 @@ func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.
 		return from, nil
 	}
 	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
-	configs, transfer, err := registry.Derive(ctx, job.source(from), to, configsChange(job))
+	configs, transfer, err := registry.Derive(ctx, job.source(from), to, configsChange(job.layer))
 	if err != nil {
 		return nil, err
 	}
@@ -40,19 +41,23 @@ func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.
 	return configs, nil
 }
 
-// previewConfigs gives the image that runConfigs would push.
+// previewConfigs gives the image that runConfigs would push; nil: the layer
+// depends on what is in the image below, which is not read for that.
 func previewConfigs(_ context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if job.layer.IsEmpty() {
+	switch {
+	case job.layer == nil:
+		return nil, nil
+	case job.layer.IsEmpty():
 		return from, nil
 	}
-	return registry.Preview(from, job.repository, configsChange(job))
+	return registry.Preview(from, job.repository, configsChange(job.layer))
 }
 
-func configsChange(job *job) registry.Change {
+func configsChange(layer *ignition.Layer) registry.Change {
 	return registry.Change{Layers: []registry.NewLayer{{
-		Data:      job.layer.Data,
-		Digest:    job.layer.Digest,
-		DiffID:    job.layer.DiffID,
+		Data:      layer.Data,
+		Digest:    layer.Digest,
+		DiffID:    layer.DiffID,
 		CreatedBy: "imagemode: configs",
 	}}}
 }

@@ -53,10 +53,17 @@ func hashOfReader(source io.Reader) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// configsInputs: the layer is a function of what it is made from, so its digest
-// stands for that.
+// configsInputs: where the layer is known, its digest stands for what it is made
+// from. Where it depends on the image below, what it is made from counts; the
+// image below is in every key.
 func configsInputs(job *job) any {
-	if job.layer.IsEmpty() {
+	switch {
+	case job.layer == nil:
+		return struct {
+			Ignition        json.RawMessage `json:"ignition"`
+			KernelArguments []string        `json:"kernelArguments,omitempty"`
+		}{job.request.Ignition, job.request.KernelArguments}
+	case job.layer.IsEmpty():
 		return nil
 	}
 	return struct {
