@@ -58,6 +58,13 @@ func (c *layerCache) place(ref types.ImageReference) (types.ImageReference, erro
 	return registry.PushReference(c.repository.Name(), tag)
 }
 
+// forget is called when no layer can be kept.
+func (c *layerCache) forget() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.tags = nil
+}
+
 func (c *layerCache) note(tag string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -93,7 +93,8 @@ func (w *workshop) build(ctx context.Context, plan *containerfiles.Plan, from *r
 	id, _, err := imagebuildah.BuildDockerfiles(ctx, w.store, options, file)
 	if err != nil && strings.Contains(err.Error(), "failed pushing cache to") {
 		w.job.out.printf("  layers are not kept: %v", err)
-		options.CacheTo = nil
+		options.CacheFrom, options.CacheTo = nil, nil
+		w.job.layers.forget()
 		tracker.rewind()
 		id, _, err = imagebuildah.BuildDockerfiles(ctx, w.store, options, file)
 	}

@@ -110,6 +110,9 @@ func deriveOnce(ctx context.Context, from Source, to Target, change Change, tran
 	if err != nil {
 		return nil, Wrap(to.Repository, err)
 	}
+	if transfer.Reused+transfer.Copied == 0 {
+		transfer.Reused = len(base.Layers)
+	}
 	return derived, tag(ctx, to, derived)
 }
 
