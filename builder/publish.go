@@ -39,8 +39,8 @@ func labelsFor(job *job, image *registry.Image) map[string]string {
 		labelBase:     job.request.BaseImage,
 		labelRevision: job.request.InputsHash,
 	}
-	if created := job.os.Parsed.Created; created != nil {
-		labels[labelCreated] = created.UTC().Format(time.RFC3339)
+	if created := createdOf(job.os); created.Unix() > 0 {
+		labels[labelCreated] = created.Format(time.RFC3339)
 	}
 	if _, known := image.Parsed.Config.Labels[labelVersion]; !known {
 		if version := job.os.Parsed.Config.Labels[labelVersion]; version != "" {

@@ -152,9 +152,10 @@ func (w *workshop) buildOptions(ctx context.Context, plan *containerfiles.Plan, 
 	}, nil
 }
 
-// createdOf is the time of an image, for all that is made from it.
+// createdOf is the time of an image, for all that is made from it. Some tools
+// leave none, or the zero of their language, which no file can have.
 func createdOf(image *registry.Image) time.Time {
-	if created := image.Parsed.Created; created != nil {
+	if created := image.Parsed.Created; created != nil && created.Unix() > 0 {
 		return created.UTC()
 	}
 	return time.Unix(0, 0).UTC()

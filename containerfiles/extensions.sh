@@ -1,5 +1,5 @@
-# Installs $PACKAGES and changes the kernel from $OLD_KERNEL to $NEW_KERNEL, lists
-# of package names, from the extensions image at /run/extensions alone.
+# Installs $PACKAGES and changes the kernel to $NEW_KERNEL from that of Fedora's
+# $OLD_KERNEL or any of Debian, from the extensions image at /run/extensions alone.
 set -eu
 repository=/run/extensions/usr/share/rpm-ostree/extensions
 [ -d "$repository" ] || repository=/run/extensions
@@ -29,10 +29,11 @@ apt-get)
 	list=$(mktemp) && echo "deb [trusted=yes] file:$repository ./" >"$list"
 	options="-o Dir::Etc::sourcelist=$list -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=root"
 	export DEBIAN_FRONTEND=noninteractive
+	old=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 'linux-image-*' 2>/dev/null | sed -n 's/^ii *//p')
 	apt-get $options update
 	apt-get $options install --yes --no-install-recommends $PACKAGES $NEW_KERNEL
-	if [ -n "$NEW_KERNEL" ]; then apt-get $options purge --yes $OLD_KERNEL; fi
-	apt-get clean && rm -rf /var/lib/apt/lists/* "$list" ;;
+	if [ -n "$NEW_KERNEL" ] && [ -n "$old" ]; then apt-get $options purge --yes $old; fi
+	apt-get clean && rm -rf /var/lib/apt/lists/* /var/cache/apt/* "$list" ;;
 *) echo "the OS image has none of dnf5, dnf, rpm-ostree and apt-get to install extensions with" && exit 65 ;;
 esac
 for modules in /usr/lib/modules/*/; do # a new kernel, unless its package made one
@@ -40,6 +41,7 @@ for modules in /usr/lib/modules/*/; do # a new kernel, unless its package made o
 		dracut --force --no-hostonly --reproducible --kver "$(basename "$modules")" "$modules/initramfs.img"
 done
 if [ "$before" -gt 0 ] && [ "$(kernels)" -ne 1 ]; then ls /usr/lib/modules && echo "$(kernels) kernels are left, and exactly one can boot" && exit 65; fi
+rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/dnf* /var/log/hawkey.log /var/cache/debconf/*-old
 find /var -xdev -mindepth 1 -type d -cnewer "$marker" ! -path '/var/cache*' ! -path '/var/tmp*' ! -path '/var/lib/apt*' ! -path '/var/lib/dnf*' \
 	-printf 'd %p %m %u %g -\n' | sort >"$marker.d" # /var is the node's own: made there at boot
 [ ! -s "$marker.d" ] || install -D -m 0644 "$marker.d" /usr/lib/tmpfiles.d/imagemode-extensions.conf
