@@ -32,8 +32,7 @@ func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.
 		job.out.printf("  the config asks for nothing in the image")
 		return from, nil
 	}
-	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
-	configs, transfer, err := registry.Derive(ctx, job.source(from), to, configsChange(job.layer))
+	configs, transfer, err := registry.Derive(ctx, job.source(from), job.target(), configsChange(job.layer))
 	if err != nil {
 		return nil, err
 	}

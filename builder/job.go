@@ -167,6 +167,11 @@ func (j *job) access(repository string) registry.Access {
 	return access
 }
 
+// target is the repository that is pushed to, with the tags.
+func (j *job) target(tags ...string) registry.Target {
+	return registry.Target{Access: j.access(j.repository), Repository: j.repository, Tags: tags, Progress: j.out.copied()}
+}
+
 // source gives an image as the start of another.
 func (j *job) source(image *registry.Image) registry.Source {
 	return registry.Source{Access: j.access(image.Repository), Image: image.Reference()}

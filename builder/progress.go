@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,6 +50,37 @@ func (p *progress) printf(format string, args ...any) {
 	defer p.mutex.Unlock()
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
+
+// copied gives a function that shows how many bytes of layers have been streamed:
+// on a terminal on one line, elsewhere with a line now and then.
+func (p *progress) copied() func(int64) {
+	terminal := p.bars() != io.Discard
+	every := copiedLines
+	if terminal {
+		every = copiedMoves
+	}
+	last := time.Now()
+	return func(bytes int64) {
+		if time.Since(last) < every {
+			return
+		}
+		last = time.Now()
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		if terminal {
+			fmt.Fprintf(p.out, "\r  %.1f MB copied ", float64(bytes)/1e6)
+			return
+		}
+		fmt.Fprintf(p.out, "  %.1f MB copied\n", float64(bytes)/1e6)
+	}
+}
+
+// How often the bytes that were streamed are shown: often enough to see that it
+// goes on, seldom enough for a log.
+const (
+	copiedMoves = 200 * time.Millisecond
+	copiedLines = 10 * time.Second
+)
 
 // startStep says that a step begins and forgets the lines of the one before.
 func (p *progress) startStep(name string, number, count int) {

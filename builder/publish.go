@@ -11,11 +11,7 @@ import (
 // runPublish sets the labels, gives the image its tags and reads it back. No
 // label names a pool or a MachineConfig: one image may serve several.
 func runPublish(ctx context.Context, job *job, image *registry.Image) (*registry.Image, error) {
-	to := registry.Target{
-		Access:     job.access(job.repository),
-		Repository: job.repository,
-		Tags:       []string{job.tag, request.InputsTag(job.request.InputsHash)},
-	}
+	to := job.target(job.tag, request.InputsTag(job.request.InputsHash))
 	published, transfer, err := registry.Derive(ctx, job.source(image), to, registry.Change{Labels: labelsFor(job, image)})
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (w *workshop) copyLayers(ctx context.Context, from *registry.Image) error {
 	if from.Repository == w.job.repository || registry.IsLayout(w.job.repository) {
 		return nil
 	}
-	to := registry.Target{Access: w.job.access(w.job.repository), Repository: w.job.repository}
+	to := w.job.target()
 	transfer, err := registry.CopyLayers(ctx, w.job.source(from), to)
 	if err == nil {
 		w.job.out.printf("  %s", transfer)

@@ -45,6 +45,20 @@ type blobMover struct {
 
 	mutex    sync.Mutex
 	transfer *Transfer
+	// moved are the bytes streamed so far, of layers not yet done, too.
+	moved    int64
+	progress func(copied int64)
+}
+
+// Write takes note of bytes that are streamed.
+func (b *blobMover) Write(data []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.moved += int64(len(data))
+	if b.progress != nil {
+		b.progress(b.moved)
+	}
+	return len(data), nil
 }
 
 // CopyLayers brings the layers of an image into another repository, as they are:
@@ -65,7 +79,7 @@ func CopyLayers(ctx context.Context, from Source, to Target) (Transfer, error) {
 			return err
 		}
 		defer target.Close()
-		mover := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: &transfer}
+		mover := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: &transfer, progress: to.Progress}
 		return mover.moveLayers(ctx)
 	})
 	return transfer, Wrap(to.Repository, err)
@@ -103,7 +117,7 @@ func (b *blobMover) moveLayer(ctx context.Context, layer types.BlobInfo, cache t
 	defer stream.Close()
 	verifier := layer.Digest.Verifier()
 	info := types.BlobInfo{Digest: layer.Digest, Size: layer.Size}
-	if _, err := b.target.PutBlob(ctx, io.TeeReader(stream, verifier), info, none.NoCache, false); err != nil {
+	if _, err := b.target.PutBlob(ctx, io.TeeReader(stream, io.MultiWriter(verifier, b)), info, none.NoCache, false); err != nil {
 		return Wrap(b.repository, fmt.Errorf("copying layer %s: %w", layer.Digest, err))
 	}
 	b.count(layer.Size, false)

@@ -32,6 +32,9 @@ type Target struct {
 	Repository string
 	// Tags it gets; none: it can be had by its digest only.
 	Tags []string
+	// Progress is called, one call at a time, with the bytes of layers that were
+	// streamed so far; nil: nobody looks.
+	Progress func(copied int64)
 }
 
 // Change is what a new image has besides what it is made from.
@@ -90,7 +93,7 @@ func deriveOnce(ctx context.Context, from Source, to Target, change Change, tran
 		return nil, err
 	}
 	defer target.Close()
-	blobs := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: transfer}
+	blobs := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: transfer, progress: to.Progress}
 	isSame := base.Repository == to.Repository
 	if !isSame {
 		if err := blobs.moveLayers(ctx); err != nil {
