@@ -40,9 +40,9 @@
 // # Processes
 //
 // A build that runs programs does so in a process of its own with a PID and a
-// mount namespace (Isolate), so that nothing of it is left when it is killed. In a
-// pod that may not mount /proc anew (it has to be unmasked for that) the container
-// is that namespace.
+// mount namespace (Isolate), so that nothing of it is left when it is killed.
+// Where /proc may not be mounted anew, as in a user namespace below another that
+// hides parts of it, it goes on without: the container is that namespace then.
 //
 // # The pod
 //
@@ -63,8 +63,8 @@
 //
 // # What is not there yet
 //
-// Extensions are tried with a stand-in for dnf; rpm-ostree and a change of the
-// kernel on a real base are not. The rhsm directory of a subscribed host does not
+// Extensions are tried with apt on Debian and with a stand-in for dnf; rpm-ostree,
+// and a change of the kernel on a real base, are not. The rhsm directory of a subscribed host does not
 // reach a RUN. A text that takes another image by tag is built again only when
 // something else changes, or by a rebuild if it has a RUN.
 package builder

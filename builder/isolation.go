@@ -26,9 +26,9 @@ const exitNotIsolated = 78
 // programs in a RUN get the signal, too, and may not heed it.
 const killDelay = 2 * time.Second
 
-// ErrNotIsolated says that this process may not make the namespaces. In a
-// builder pod the container runtime has made them, and a process of a user
-// namespace may not mount /proc where the runtime hides parts of it.
+// ErrNotIsolated says that this process may not make the namespaces, or not mount
+// their /proc: the kernel refuses that to a user namespace from which another one
+// hides parts of /proc. In a builder pod the container runtime has made them.
 var ErrNotIsolated = errors.New("no PID namespace can be made for the build")
 
 // ExitError is a build in a process of its own that failed, and has said why.
