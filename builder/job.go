@@ -22,6 +22,7 @@ type job struct {
 	// repository and tag that the image is pushed to.
 	repository, tag string
 	storage         string
+	lock            *os.File
 	credentials     *credentials
 	trustBundle     string
 	// containersDir has the files of a node's /etc/containers; empty: none.
@@ -46,33 +47,56 @@ func newJob(options Options, out *progress) (*job, error) {
 		return nil, err
 	}
 	j := &job{request: r, out: out, storage: options.Storage}
-	if j.plan, err = containerfiles.Check(r.Containerfile); err != nil {
+	err = errors.Join(j.check(), j.setTarget(options.Output))
+	if err == nil {
+		err = j.gather(options)
+	}
+	if err != nil {
+		j.close()
 		return nil, err
 	}
-	if err := errors.Join(missingExtensions(r, j.plan), checkPackages(r)); err != nil {
-		return nil, err
+	return j, nil
+}
+
+// check refuses what can be told to be impossible without a look at any image.
+func (j *job) check() (err error) {
+	if j.plan, err = containerfiles.Check(j.request.Containerfile); err != nil {
+		return err
 	}
-	if j.layer, err = makeLayer(r); err != nil {
-		return nil, err
+	if err := errors.Join(missingExtensions(j.request, j.plan), checkPackages(j.request)); err != nil {
+		return err
 	}
-	if err := j.setTarget(options.Output); err != nil {
-		return nil, err
-	}
+	j.layer, err = makeLayer(j.request)
+	return err
+}
+
+// gather takes what lies beside the request.
+func (j *job) gather(options Options) (err error) {
 	if bundle := options.file(request.FileTrustBundle); isFile(bundle) {
 		j.trustBundle = bundle
 	}
 	if j.mounts, err = findRunMounts(options); err != nil {
-		return nil, err
+		return err
 	}
-	if j.containersDir, err = writeNodeFiles(r, filepath.Join(options.Storage, "node")); err != nil {
-		return nil, err
+	if j.lock, err = lockStorage(options.Storage); err != nil {
+		return err
+	}
+	if j.containersDir, err = writeNodeFiles(j.request, filepath.Join(options.Storage, "node")); err != nil {
+		return err
 	}
 	j.layers = newLayerCache(j)
 	j.credentials, err = readCredentials(options, j.repository)
-	return j, err
+	return err
 }
 
-func (j *job) close() { j.credentials.close() }
+func (j *job) close() {
+	if j.credentials != nil {
+		j.credentials.close()
+	}
+	if j.lock != nil {
+		_ = j.lock.Close() // it holds nothing but the lock
+	}
+}
 
 // file gives the path of one of the files of builder/request; empty: there is
 // no directory for them.
@@ -88,6 +112,9 @@ func ReadRequest(options Options) (*request.Request, error) {
 	path := options.Request
 	if path == "" {
 		path = options.file(request.FileRequest)
+	}
+	if path == "" {
+		return nil, errors.New("the build request: neither a file nor a directory is given")
 	}
 	file, err := os.Open(path)
 	if err != nil {
