@@ -54,7 +54,7 @@ func (w *workshop) build(ctx context.Context, plan *containerfiles.Plan, from *r
 
 func (w *workshop) buildOptions(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (define.BuildOptions, error) {
 	// First the mounts: they look into an image by its name.
-	mounts, err := w.mounts(plan, from)
+	mounts, err := w.mounts(ctx, plan, from)
 	if err != nil {
 		return define.BuildOptions{}, err
 	}
@@ -107,7 +107,7 @@ func createdOf(image *registry.Image) time.Time {
 const pullRetries = 3
 
 // mounts are what a RUN sees besides its image.
-func (w *workshop) mounts(plan *containerfiles.Plan, from *registry.Image) ([]string, error) {
+func (w *workshop) mounts(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) ([]string, error) {
 	if !plan.HasRun {
 		return nil, nil
 	}
@@ -115,7 +115,7 @@ func (w *workshop) mounts(plan *containerfiles.Plan, from *registry.Image) ([]st
 	if err != nil {
 		return nil, err
 	}
-	trust, err := w.trustMounts(from, plan.Text)
+	trust, err := w.trustMounts(ctx, from, plan.Text)
 	return append(mounts, trust...), err
 }
 

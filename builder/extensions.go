@@ -44,7 +44,7 @@ func digestOf(image string) string {
 func runExtensions(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
 	return inWorkshop(job, func(w *workshop) (*registry.Image, error) {
 		var packages containerfiles.Packages
-		err := w.withFiles(job.request.ExtensionsImage, func(root *os.Root) (err error) {
+		err := w.withFiles(ctx, job.request.ExtensionsImage, func(root *os.Root) (err error) {
 			packages, err = packagesFor(job.request, root)
 			return err
 		})

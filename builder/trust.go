@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ const maxBundle = 16 << 20
 // trustMounts gives mounts by which a RUN trusts the cluster's certificates
 // besides those of the image. They end with the RUN: a node gets the bundle on
 // another way, which needs no new image when it changes.
-func (w *workshop) trustMounts(base *registry.Image, text string) ([]string, error) {
+func (w *workshop) trustMounts(ctx context.Context, base *registry.Image, text string) ([]string, error) {
 	if w.job.trustBundle == "" {
 		return nil, nil
 	}
@@ -43,7 +44,7 @@ func (w *workshop) trustMounts(base *registry.Image, text string) ([]string, err
 		return nil, err
 	}
 	var mounts []string
-	err = w.withFiles(base.Reference(), func(root *os.Root) error {
+	err = w.withFiles(ctx, base.Reference(), func(root *os.Root) error {
 		for i, path := range bundlePaths {
 			own, err := readIn(root, path, maxBundle)
 			if errors.Is(err, fs.ErrNotExist) {

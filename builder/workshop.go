@@ -117,8 +117,8 @@ func (w *workshop) pull(ctx context.Context, image string) (string, error) {
 }
 
 // withFiles lets visit read the files of an image, which is pulled if need be.
-func (w *workshop) withFiles(image string, visit func(*os.Root) error) error {
-	id, err := w.pull(context.Background(), image)
+func (w *workshop) withFiles(ctx context.Context, image string, visit func(*os.Root) error) error {
+	id, err := w.pull(ctx, image)
 	if err != nil {
 		return err
 	}
