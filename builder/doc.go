@@ -63,8 +63,8 @@
 //
 // # What is not there yet
 //
-// Extensions are tried with apt on Debian and with a stand-in for dnf; rpm-ostree,
-// and a change of the kernel on a real base, are not. The rhsm directory of a subscribed host does not
+// Extensions are tried with apt, and with dnf 4.14 on packages made for that, the
+// change of a kernel included; dnf5, rpm-ostree and a real kernel are not. The rhsm directory of a subscribed host does not
 // reach a RUN. A text that takes another image by tag is built again only when
 // something else changes, or by a rebuild if it has a RUN.
 package builder

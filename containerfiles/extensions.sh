@@ -7,9 +7,7 @@ kernels() { find /usr/lib/modules -mindepth 2 -maxdepth 2 -name vmlinuz 2>/dev/n
 installed() { rpm -q "$@" 2>/dev/null | grep -v ' ' || true; }
 before=$(kernels) marker=$(mktemp)
 manager=none
-for name in dnf5 dnf rpm-ostree apt-get; do
-	if command -v $name >/dev/null; then manager=$name && break; fi
-done
+for name in dnf5 dnf rpm-ostree apt-get; do command -v $name >/dev/null && manager=$name && break || true; done
 case $manager in
 dnf*)
 	from="--repofrompath=imagemode-extensions,file://$repository --repo=imagemode-extensions --setopt=imagemode-extensions.gpgcheck=0"
@@ -36,8 +34,10 @@ apt-get)
 	apt-get clean && rm -rf /var/lib/apt/lists/* /var/cache/apt/* "$list" ;;
 *) echo "the OS image has none of dnf5, dnf, rpm-ostree and apt-get to install extensions with" && exit 65 ;;
 esac
-for modules in /usr/lib/modules/*/; do # a new kernel, unless its package made one
-	[ -z "$NEW_KERNEL" ] || [ ! -e "$modules/vmlinuz" ] || [ -e "$modules/initramfs.img" ] ||
+for modules in /usr/lib/modules/*/; do # what the old kernel left, and what the new one lacks
+	[ -n "$NEW_KERNEL" ] || break
+	if [ ! -e "$modules/vmlinuz" ]; then rm -rf "$modules"; fi
+	[ ! -e "$modules/vmlinuz" ] || [ -e "$modules/initramfs.img" ] ||
 		dracut --force --no-hostonly --reproducible --kver "$(basename "$modules")" "$modules/initramfs.img"
 done
 if [ "$before" -gt 0 ] && [ "$(kernels)" -ne 1 ]; then ls /usr/lib/modules && echo "$(kernels) kernels are left, and exactly one can boot" && exit 65; fi
