@@ -32,8 +32,8 @@
 // The package repositories, their keys and the entitlements of the build, and the
 // image's own list of certificates with the cluster's behind them, are mounted for
 // the time of a RUN; the proxy is in its environment. A text that makes the list
-// of certificates anew (update-ca-trust) does not get it, because a file that is
-// mounted on cannot be replaced. Registries are reached as the nodes reach them:
+// of certificates anew (it names update-ca-trust or the package ca-certificates) does
+// not get it, because a file that is mounted on cannot be replaced. Registries are reached as the nodes reach them:
 // registries.conf, signature policy with its keys, registries.d and certs.d are
 // taken from the Ignition config of the request.
 //

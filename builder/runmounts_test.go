@@ -81,6 +81,7 @@ func TestATextThatUpdatesTheTrustGetsNoMount(t *testing.T) {
 		"RUN update-ca-trust":                   true,
 		"RUN a && update-ca-certificates -f":    true,
 		"RUN trust extract --format pem-bundle": true,
+		"RUN apt-get install ca-certificates":   true,
 		"RUN dnf install vim":                   false,
 	} {
 		if got := updatesTrust.MatchString(text); got != want {
