@@ -24,7 +24,7 @@ var bundlePaths = []string{
 // updatesTrust finds a text that makes those files anew, itself or by the package
 // that does. They cannot be replaced while something is mounted on them, so such a
 // text works without the bundle.
-var updatesTrust = regexp.MustCompile(`update-ca-trust|trust\s+extract|ca-certificates`)
+var updatesTrust = regexp.MustCompile(`(?m)update-ca-(trust|certificates)|trust\s+extract|(^|\s)ca-certificates(\s|$)`)
 
 // maxBundle bounds a file of certificates in bytes; a system's has some 200 KB.
 const maxBundle = 16 << 20
