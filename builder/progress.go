@@ -24,6 +24,8 @@ type progress struct {
 	mutex sync.Mutex
 	out   io.Writer
 	kept  []string
+	// unended is true while a line that is written over stands on a terminal.
+	unended bool
 }
 
 // bars is where the library shows how many bytes of what it has pulled or
@@ -48,8 +50,15 @@ func newProgress(out io.Writer) *progress {
 func (p *progress) printf(format string, args ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if p.unended {
+		fmt.Fprint(p.out, clearLine)
+		p.unended = false
+	}
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
+
+// clearLine goes back to the start of a terminal's line and empties it.
+const clearLine = "\r\x1b[K"
 
 // copied gives a function that shows how many bytes of layers have been streamed:
 // on a terminal on one line, elsewhere with a line now and then.
@@ -68,7 +77,8 @@ func (p *progress) copied() func(int64) {
 		p.mutex.Lock()
 		defer p.mutex.Unlock()
 		if terminal {
-			fmt.Fprintf(p.out, "\r  %.1f MB copied ", float64(bytes)/1e6)
+			fmt.Fprintf(p.out, clearLine+"  %.1f MB copied", float64(bytes)/1e6)
+			p.unended = true
 			return
 		}
 		fmt.Fprintf(p.out, "  %.1f MB copied\n", float64(bytes)/1e6)

@@ -16,6 +16,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
+	"golang.org/x/sync/errgroup"
 )
 
 // Source is an image to start from.
@@ -228,22 +229,23 @@ func Tag(ctx context.Context, access Access, img *Image, tags ...string) error {
 }
 
 func tag(ctx context.Context, to Target, img *Image) error {
-	names := slices.Clone(to.Tags)
+	names := slices.Compact(slices.Clone(to.Tags))
+	group, ctx := errgroup.WithContext(ctx)
 	if IsLayout(img.Repository) {
 		names = append(names, digestName(img.Digest))
+		group.SetLimit(1) // each changes the one index of the layout
 	}
-	for _, name := range slices.Compact(names) {
-		target, err := openTarget(ctx, to, name)
-		if err != nil {
-			return err
-		}
-		err = putManifest(ctx, target, img)
-		if closeErr := target.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return Wrap(to.Repository+":"+name, err)
-		}
+	for _, name := range names {
+		group.Go(func() error { return Wrap(Named(to.Repository, name), putTag(ctx, to, img, name)) })
 	}
-	return nil
+	return group.Wait()
+}
+
+func putTag(ctx context.Context, to Target, img *Image, name string) error {
+	target, err := openTarget(ctx, to, name)
+	if err != nil {
+		return err
+	}
+	err = putManifest(ctx, target, img)
+	return errors.Join(err, target.Close())
 }
