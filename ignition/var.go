@@ -1,0 +1,223 @@
+package ignition
+
+import (
+	"archive/tar"
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Where imagemode has its own files in an image, and what it keeps there for
+// /var: SELinux policies label the one tree as programs and the other as data.
+const (
+	ownDir       = "/usr/lib/imagemode"
+	keptPrograms = "/usr/libexec/imagemode/var"
+	keptData     = "/usr/share/imagemode/var"
+)
+
+// An update of the image does not touch /var. At every boot varUnit has
+// systemd-tmpfiles put in place what varLines says. At the first boot of another
+// image changeUnit has it remove before what the list of the image before says,
+// and keeps the new list in its stead: the intent is written before the act, so
+// a crash in between is made good at the next boot.
+const (
+	varUnit    = "imagemode-var.service"
+	changeUnit = "imagemode-var-change.service"
+
+	// varLines are the tmpfiles.d lines that put things in place, varList those
+	// that remove them again, varTakeList those that copy varList to keptList.
+	varLines    = ownDir + "/var.conf"
+	varList     = ownDir + "/var-list.conf"
+	varTakeList = ownDir + "/var-take-list.conf"
+	keptList    = "/var/lib/imagemode/var.conf"
+	// keptMark and the hash of a list say on a node that its list is that one.
+	keptMark = "/var/lib/imagemode/var-"
+
+	// baseUnitDir is where an image has its own units.
+	baseUnitDir = "/usr/lib/systemd/system"
+)
+
+//go:embed node/imagemode-var.service
+var varUnitText string
+
+//go:embed node/imagemode-var-change.service
+var changeUnitText string
+
+// linkedTrees hold programs. A link to what the image keeps is better for them
+// than a copy: it is there from the second boot on before anything runs, and
+// follows the image by itself. Elsewhere programs may want to write a file, or
+// to find it with the SELinux label of its place.
+var linkedTrees = []string{"/opt", "/usr/local", "/var/opt", "/var/usrlocal"}
+
+// varContent collects what is put in place below /var.
+type varContent struct {
+	// lines of tmpfiles.d by the path they are about.
+	lines map[string][]string
+	// removed are the paths that go when they leave the config.
+	removed []string
+}
+
+func newVarContent() *varContent { return &varContent{lines: map[string][]string{}} }
+
+func (v *varContent) add(name string, lines ...string) error {
+	if _, twice := v.lines[name]; twice {
+		return refuse(name, fmt.Errorf("%s is delivered twice, by two spellings of the path", name))
+	}
+	v.lines[name] = lines
+	return nil
+}
+
+// deliver has e put in place on the node. What it returns has to be kept in the
+// image; nil: nothing.
+func (v *varContent) deliver(at spot, e *entry) (*entry, error) {
+	switch e.kind {
+	case tar.TypeDir:
+		return nil, v.add(e.path, tmpfilesLine("d", e.path, e, ""))
+	case tar.TypeSymlink:
+		v.removed = append(v.removed, e.path)
+		return nil, v.add(e.path, tmpfilesLine("L+", e.path, nil, e.target))
+	}
+	v.removed = append(v.removed, e.path)
+	kept := *e
+	kept.path = keptData + at.path
+	if e.mode&0o111 != 0 {
+		kept.path = keptPrograms + at.path
+	}
+	if isLinked(at) && e.owner.user == "" && e.owner.group == "" {
+		return &kept, v.add(e.path, tmpfilesLine("L+", e.path, nil, kept.path))
+	}
+	// The copy gets its owner and mode by its line. The kept one is root's, and as
+	// closed as it will be, for it may be a secret.
+	kept.owner, kept.mode = owner{}, e.mode&0o755
+	// C leaves a file that exists at its old content.
+	return &kept, v.add(e.path, tmpfilesLine("r", e.path, nil, ""), tmpfilesLine("C", e.path, e, kept.path))
+}
+
+func isLinked(at spot) bool {
+	return slices.ContainsFunc(linkedTrees, func(tree string) bool {
+		return isBelow(at.path, tree) || isBelow(at.resolved, tree)
+	})
+}
+
+// touch has a file made if there is none, and its owner and mode set.
+func (v *varContent) touch(e *entry) error { return v.add(e.path, tmpfilesLine("f", e.path, e, "")) }
+
+// home has a user's home made if there is none.
+func (v *varContent) home(name, user string) {
+	if _, own := v.lines[name]; !own {
+		e := &entry{mode: 0o700, owner: owner{user: user, group: user}}
+		v.lines[name] = []string{tmpfilesLine("d", name, e, "")}
+	}
+}
+
+// entries are what the image has for putting things in place.
+func (v *varContent) entries() []*entry {
+	list := v.list()
+	sum := sha256.Sum256([]byte(list))
+	hash := hex.EncodeToString(sum[:8])
+	mark := &entry{mode: 0o600}
+	lines := strings.Join(v.sortedLines(), "") + tmpfilesLine("f", keptMark+hash, mark, "")
+	list += tmpfilesLine("r", keptMark+hash, nil, "")
+	takeList := tmpfilesLine("r", keptList, nil, "") + tmpfilesLine("C", keptList, mark, varList)
+	entries := []*entry{
+		newFile(varLines, lines),
+		newFile(varList, list),
+		newFile(varTakeList, takeList),
+		newFile(baseUnitDir+"/"+varUnit, strings.ReplaceAll(varUnitText, "@MOUNTS@", v.mounts())),
+		newFile(baseUnitDir+"/"+changeUnit, strings.ReplaceAll(changeUnitText, "@LIST@", hash)),
+		newLink(baseUnitDir+"/sysinit.target.wants/"+varUnit, "../"+varUnit),
+	}
+	return entries
+}
+
+// list removes everything that is put in place, but for directories and for
+// files whose content is the node's own.
+func (v *varContent) list() string {
+	slices.Sort(v.removed)
+	var list strings.Builder
+	for _, name := range v.removed {
+		list.WriteString(tmpfilesLine("r", name, nil, ""))
+	}
+	return list.String()
+}
+
+func (v *varContent) sortedLines() []string {
+	var lines []string
+	for _, name := range v.names() {
+		lines = append(lines, v.lines[name]...)
+	}
+	return lines
+}
+
+func (v *varContent) names() []string {
+	names := make([]string, 0, len(v.lines))
+	for name := range v.lines {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, cmp.Compare)
+	return names
+}
+
+// mounts are the directories that have to be there, each as a word of a unit:
+// any of them may be a file system of its own.
+func (v *varContent) mounts() string {
+	var words []string
+	for _, name := range v.removed {
+		words = append(words, " "+quoteWord(path.Dir(name)))
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), "")
+}
+
+// tmpfilesLine writes a line of tmpfiles.d(5). Mode and owner are those of e, if
+// there is one.
+func tmpfilesLine(kind, name string, e *entry, argument string) string {
+	mode, user, group := "-", "-", "-"
+	if e != nil {
+		mode = fmt.Sprintf("%04o", e.mode)
+		user = cmp.Or(e.owner.user, fmt.Sprint(e.owner.uid))
+		group = cmp.Or(e.owner.group, fmt.Sprint(e.owner.gid))
+	}
+	if kind == "r" {
+		name = withoutGlobs(name)
+	}
+	line := fmt.Sprintf("%s %s %s %s %s -", kind, quoteWord(name), mode, user, group)
+	if argument != "" {
+		line += " " + quoteArgument(argument)
+	}
+	return line + "\n"
+}
+
+// quoteWord writes a path as one word of a unit or of tmpfiles.d: quoted as in
+// C, % doubled because it starts a specifier.
+func quoteWord(name string) string {
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\t", `\t`, "\r", `\r`).Replace(name)
+	if escaped == name && name != "-" && !strings.ContainsAny(name, " '#;*?[]") {
+		return name
+	}
+	return `"` + escaped + `"`
+}
+
+// withoutGlobs writes a path so that it matches itself only: r takes patterns.
+func withoutGlobs(name string) string {
+	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(name)
+}
+
+// quoteArgument writes the last field, which reaches to the end of the line and
+// is not split into words. A dash alone would be no argument, and a space at
+// the end would be cut off.
+func quoteArgument(argument string) string {
+	if argument == "-" {
+		return `\x2d`
+	}
+	escaped := strings.NewReplacer(`\`, `\\`, "%", "%%", "\t", `\t`, "\r", `\r`).Replace(argument)
+	if cut, found := strings.CutSuffix(escaped, " "); found {
+		return cut + `\x20`
+	}
+	return escaped
+}
