@@ -24,18 +24,18 @@ func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 	return base, nil
 }
 
-// runConfigs appends the layer of the MachineConfig in the registry: no layer
-// of the image below is fetched.
+// runConfigs appends the layer of the MachineConfig in the registry. No layer of
+// the image below is fetched, unless the config asks for what only the image
+// knows.
 func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if job.layer.IsEmpty() {
-		job.out.printf("  the config asks for nothing in the image")
-		job.configs = from
-		return from, nil
+	layer, err := configLayer(ctx, job, from)
+	if err != nil {
+		return nil, err
 	}
 	change := registry.Change{Layers: []registry.NewLayer{{
-		Data:      job.layer.Data,
-		Digest:    job.layer.Digest,
-		DiffID:    job.layer.DiffID,
+		Data:      layer.Data,
+		Digest:    layer.Digest,
+		DiffID:    layer.DiffID,
 		CreatedBy: "imagemode: configs",
 	}}}
 	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
@@ -43,7 +43,7 @@ func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.
 	if err != nil {
 		return nil, err
 	}
-	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
+	job.out.printf("  layer of %d files, %d bytes; %s", len(layer.Files), len(layer.Data), transfer)
 	job.configs = configs
 	return configs, nil
 }

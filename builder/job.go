@@ -95,25 +95,6 @@ func refuseUnsupported(r *request.Request) error {
 	return nil
 }
 
-func makeLayer(r *request.Request) (*ignition.Layer, error) {
-	config, err := ignition.Parse(r.Ignition)
-	if err != nil {
-		return nil, &configError{err}
-	}
-	layer, err := ignition.NewLayer(config, ignition.DefaultBase(), r.KernelArguments)
-	if err != nil || layer.IsEmpty() {
-		return layer, err
-	}
-	problems, err := ignition.Lint(layer.Data)
-	if err != nil {
-		return nil, err
-	}
-	if len(problems) > 0 {
-		return nil, &ignition.RefusedError{Problems: problems}
-	}
-	return layer, nil
-}
-
 // configError is a MachineConfig that cannot be read.
 type configError struct{ err error }
 
