@@ -26,10 +26,15 @@ type entry struct {
 	kind  byte // tar.TypeReg, tar.TypeDir or tar.TypeSymlink
 	mode  int64
 	owner owner
+	// given is what the config itself says of mode and owner. What is below /var
+	// keeps the rest as the node has it.
+	given given
 	// target of a link.
 	target string
 	data   []byte
 }
+
+type given struct{ mode, user, group bool }
 
 func newFile(path, content string) *entry {
 	return &entry{path: path, kind: tar.TypeReg, mode: 0o644, data: []byte(content)}

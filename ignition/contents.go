@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/klauspost/compress/gzip"
@@ -71,9 +74,22 @@ func readContents(field string, resource types.Resource) ([]byte, error) {
 	return data, nil
 }
 
+// decodeSource gives the data of a data: URL. Parse has checked it. The two forms
+// that configs are full of are decoded at once, without the library's look at
+// every rune; what is not clearly one of them is left to the library.
 func decodeSource(source string) ([]byte, error) {
 	if source == "" {
 		return nil, nil
+	}
+	header, payload, found := strings.Cut(source, ",")
+	if found && !strings.ContainsAny(header, `"%`) {
+		if strings.HasSuffix(header, ";base64") {
+			if data, err := base64.StdEncoding.DecodeString(payload); err == nil {
+				return data, nil
+			}
+		} else if text, err := url.PathUnescape(payload); err == nil {
+			return []byte(text), nil
+		}
 	}
 	decoded, err := dataurl.DecodeString(source)
 	if err != nil {
@@ -82,19 +98,24 @@ func decodeSource(source string) ([]byte, error) {
 	return decoded.Data, nil
 }
 
+// unpackers are kept for the next file: each has tables of some 40 KiB.
+var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
 func gunzip(packed []byte) ([]byte, error) {
-	unpacker, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
+	unpacker := unpackers.Get().(*gzip.Reader)
+	defer unpackers.Put(unpacker)
+	if err := unpacker.Reset(bytes.NewReader(packed)); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(unpacker, MaxFileSize+1))
-	if err != nil {
+	var data bytes.Buffer
+	data.Grow(min(4*len(packed), 1<<20))
+	if _, err := io.Copy(&data, io.LimitReader(unpacker, MaxFileSize+1)); err != nil {
 		return nil, err
 	}
-	if len(data) > MaxFileSize {
+	if data.Len() > MaxFileSize {
 		return nil, fmt.Errorf("it unpacks to more than %d bytes", MaxFileSize)
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 // verify checks data against <function>-<hex>.

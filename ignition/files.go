@@ -21,6 +21,11 @@ func (b *layerBuilder) newEntry(at spot, kind byte, node types.Node, mode *int, 
 	if mode != nil {
 		e.mode = int64(*mode) & 0o7777
 	}
+	e.given = given{
+		mode:  mode != nil,
+		user:  node.User.ID != nil || textOf(node.User.Name) != "",
+		group: node.Group.ID != nil || textOf(node.Group.Name) != "",
+	}
 	var err error
 	e.owner, err = b.accounts.ownerOf(node, silent.owner, at.place)
 	return e, err

@@ -84,7 +84,10 @@ func (b *layerBuilder) add(at spot, e *entry) error {
 	if b.total += len(e.data); b.total > MaxTotalSize {
 		return refuse(at.path, fmt.Errorf("all files together have more than %d bytes", MaxTotalSize))
 	}
-	b.files = append(b.files, e.delivered(at.path))
+	if at.place != inVar || e.kind != tar.TypeDir || e.given != (given{}) {
+		// What only has to be there is as the node has it: it cannot drift.
+		b.files = append(b.files, e.delivered(at.path))
+	}
 	if at.place == inVar {
 		kept, err := b.inVar.deliver(at, e)
 		if err != nil || kept == nil {

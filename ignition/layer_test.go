@@ -289,8 +289,8 @@ func TestLayerContents(t *testing.T) {
 			path: varLines,
 			want: `r "/var/lib/b[*]" - - - -
 C "/var/lib/b*" 0600 core 7 - /usr/share/imagemode/var/var/lib/b*
-f /var/lib/c 0640 0 0 -
-d /var/opt 0711 0 0 -
+f /var/lib/c 0640 - - -
+d /var/opt 0711 - - -
 L+ "/var/opt/a b%%" - - - - /usr/libexec/imagemode/var/opt/a b%%
 L+ /var/srv/l - - - - /x%%y
 L+ /var/srv/m - - - - \x2d

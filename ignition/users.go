@@ -93,7 +93,7 @@ func (b *layerBuilder) addHomes() error {
 			return err
 		}
 		if place, _ := placeOf(home); place == inVar {
-			b.inVar.home(home, user.Name)
+			b.inVar.home(home, user.Name, cmp.Or(textOf(user.PrimaryGroup), user.Name))
 		}
 	}
 	return nil

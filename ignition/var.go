@@ -77,7 +77,7 @@ func (v *varContent) add(name string, lines ...string) error {
 func (v *varContent) deliver(at spot, e *entry) (*entry, error) {
 	switch e.kind {
 	case tar.TypeDir:
-		return nil, v.add(e.path, tmpfilesLine("d", e.path, e, ""))
+		return nil, v.add(e.path, tmpfilesLine("d", e.path, e.asGiven(), ""))
 	case tar.TypeSymlink:
 		v.removed = append(v.removed, e.path)
 		return nil, v.add(e.path, tmpfilesLine("L+", e.path, nil, e.target))
@@ -95,7 +95,7 @@ func (v *varContent) deliver(at spot, e *entry) (*entry, error) {
 	// closed as it will be, for it may be a secret.
 	kept.owner, kept.mode = owner{}, e.mode&0o755
 	// C leaves a file that exists at its old content.
-	return &kept, v.add(e.path, tmpfilesLine("r", e.path, nil, ""), tmpfilesLine("C", e.path, e, kept.path))
+	return &kept, v.add(e.path, tmpfilesLine("r", e.path, nil, ""), tmpfilesLine("C", e.path, e.fields(), kept.path))
 }
 
 func isLinked(at spot) bool {
@@ -105,13 +105,14 @@ func isLinked(at spot) bool {
 }
 
 // touch has a file made if there is none, and its owner and mode set.
-func (v *varContent) touch(e *entry) error { return v.add(e.path, tmpfilesLine("f", e.path, e, "")) }
+func (v *varContent) touch(e *entry) error {
+	return v.add(e.path, tmpfilesLine("f", e.path, e.asGiven(), ""))
+}
 
-// home has a user's home made if there is none.
-func (v *varContent) home(name, user string) {
+// home has a user's home made if there is none. A colon is: only then.
+func (v *varContent) home(name, user, group string) {
 	if _, own := v.lines[name]; !own {
-		e := &entry{mode: 0o700, owner: owner{user: user, group: user}}
-		v.lines[name] = []string{tmpfilesLine("d", name, e, "")}
+		v.lines[name] = []string{tmpfilesLine("d", name, &attributeFields{":0700", ":" + user, ":" + group}, "")}
 	}
 }
 
@@ -120,7 +121,7 @@ func (v *varContent) entries() []*entry {
 	list := v.list()
 	sum := sha256.Sum256([]byte(list))
 	hash := hex.EncodeToString(sum[:8])
-	mark := &entry{mode: 0o600}
+	mark := &attributeFields{"0600", "0", "0"}
 	lines := strings.Join(v.sortedLines(), "") + tmpfilesLine("f", keptMark+hash, mark, "")
 	list += tmpfilesLine("r", keptMark+hash, nil, "")
 	takeList := tmpfilesLine("r", keptList, nil, "") + tmpfilesLine("C", keptList, mark, varList)
@@ -167,36 +168,66 @@ func (v *varContent) names() []string {
 // any of them may be a file system of its own.
 func (v *varContent) mounts() string {
 	var words []string
-	for _, name := range v.removed {
-		words = append(words, " "+quoteWord(path.Dir(name)))
+	for name, lines := range v.lines {
+		if !strings.HasPrefix(lines[0], "d ") {
+			words = append(words, " "+quoteWord(path.Dir(name)))
+		}
 	}
 	slices.Sort(words)
 	return strings.Join(slices.Compact(words), "")
 }
 
-// tmpfilesLine writes a line of tmpfiles.d(5). Mode and owner are those of e, if
-// there is one.
-func tmpfilesLine(kind, name string, e *entry, argument string) string {
-	mode, user, group := "-", "-", "-"
-	if e != nil {
-		mode = fmt.Sprintf("%04o", e.mode)
-		user = cmp.Or(e.owner.user, fmt.Sprint(e.owner.uid))
-		group = cmp.Or(e.owner.group, fmt.Sprint(e.owner.gid))
+// attributeFields are mode, user and group in a line of tmpfiles.d; a dash
+// leaves to what is there as it is.
+type attributeFields struct{ mode, user, group string }
+
+// fields gives all attributes of e.
+func (e *entry) fields() *attributeFields {
+	return &attributeFields{
+		mode:  fmt.Sprintf("%04o", e.mode),
+		user:  cmp.Or(e.owner.user, fmt.Sprint(e.owner.uid)),
+		group: cmp.Or(e.owner.group, fmt.Sprint(e.owner.gid)),
+	}
+}
+
+// asGiven gives the attributes that the config says something about.
+func (e *entry) asGiven() *attributeFields {
+	fields := e.fields()
+	for field, isGiven := range map[*string]bool{&fields.mode: e.given.mode, &fields.user: e.given.user, &fields.group: e.given.group} {
+		if !isGiven {
+			*field = "-"
+		}
+	}
+	return fields
+}
+
+// tmpfilesLine writes a line of tmpfiles.d(5); without fields nothing is said of
+// mode and owner.
+func tmpfilesLine(kind, name string, fields *attributeFields, argument string) string {
+	if fields == nil {
+		fields = &attributeFields{"-", "-", "-"}
 	}
 	if kind == "r" {
 		name = withoutGlobs(name)
 	}
-	line := fmt.Sprintf("%s %s %s %s %s -", kind, quoteWord(name), mode, user, group)
+	line := fmt.Sprintf("%s %s %s %s %s -", kind, quoteWord(name), fields.mode, fields.user, fields.group)
 	if argument != "" {
 		line += " " + quoteArgument(argument)
 	}
 	return line + "\n"
 }
 
-// quoteWord writes a path as one word of a unit or of tmpfiles.d: quoted as in
-// C, % doubled because it starts a specifier.
+// Texts of tmpfiles.d and of units are quoted as in C, with % doubled because it
+// starts a specifier.
+var (
+	wordQuotes     = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\t", `\t`, "\r", `\r`)
+	argumentQuotes = strings.NewReplacer(`\`, `\\`, "%", "%%", "\t", `\t`, "\r", `\r`)
+	globQuotes     = strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]")
+)
+
+// quoteWord writes a path as one word.
 func quoteWord(name string) string {
-	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\t", `\t`, "\r", `\r`).Replace(name)
+	escaped := wordQuotes.Replace(name)
 	if escaped == name && name != "-" && !strings.ContainsAny(name, " '#;*?[]") {
 		return name
 	}
@@ -204,9 +235,7 @@ func quoteWord(name string) string {
 }
 
 // withoutGlobs writes a path so that it matches itself only: r takes patterns.
-func withoutGlobs(name string) string {
-	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(name)
-}
+func withoutGlobs(name string) string { return globQuotes.Replace(name) }
 
 // quoteArgument writes the last field, which reaches to the end of the line and
 // is not split into words. A dash alone would be no argument, and a space at
@@ -215,7 +244,7 @@ func quoteArgument(argument string) string {
 	if argument == "-" {
 		return `\x2d`
 	}
-	escaped := strings.NewReplacer(`\`, `\\`, "%", "%%", "\t", `\t`, "\r", `\r`).Replace(argument)
+	escaped := argumentQuotes.Replace(argument)
 	if cut, found := strings.CutSuffix(escaped, " "); found {
 		return cut + `\x20`
 	}
