@@ -14,6 +14,9 @@ type Base interface {
 	// Read gives the content of the regular file at a name. Files of more than
 	// MaxFileSize bytes are an error.
 	Read(name string) ([]byte, error)
+	// List gives the names in the directory at a name, sorted; none where there is
+	// no directory.
+	List(name string) ([]string, error)
 }
 
 // ErrBaseUnread is what a Base answers that does not know. NewLayer fails with
@@ -44,6 +47,8 @@ func (t table) Find(name string) (*Found, error) {
 }
 
 func (t table) Read(string) ([]byte, error) { return nil, ErrBaseUnread }
+
+func (t table) List(string) ([]string, error) { return nil, ErrBaseUnread }
 
 // DefaultBase describes the base images of the ostree family, and what is laid
 // out like them: where their links near the root lead, and the directories of

@@ -3,6 +3,8 @@ package ignition
 import (
 	"archive/tar"
 	"errors"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +30,17 @@ func (i image) Find(name string) (*Found, error) {
 
 func (i image) Read(name string) ([]byte, error) { return []byte(i[name].content), nil }
 
+func (i image) List(name string) ([]string, error) {
+	var names []string
+	for entry := range i {
+		if path.Dir(entry) == name {
+			names = append(names, path.Base(entry))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 func fileIn(content string) imageEntry {
 	return imageEntry{Found: Found{Kind: tar.TypeReg, Mode: 0o644}, content: content}
 }
@@ -43,16 +56,20 @@ func ownedIn(kind byte, mode int64, uid, gid int, content string) imageEntry {
 // system is a base image with a little of everything.
 func system() image {
 	return image{
-		"/etc/passwd":           fileIn("root:x:0:0::/root:/bin/sh\nnot a line\nchrony:x:994:992::/:/sbin/nologin\n"),
-		"/etc/group":            fileIn("root:x:0:\nchrony:x:992:\n"),
-		"/usr/lib/passwd":       fileIn("chrony:x:1:1::/:/\naltuser:x:77:78::/:/\n"),
-		"/usr/lib/group":        fileIn("altgroup:x:78:\n"),
-		"/etc/motd":             ownedIn(tar.TypeReg, 0o600, 3, 4, "before\n"),
-		"/etc/polkit-1/rules.d": ownedIn(tar.TypeDir, 0o750, 0, 114, ""),
-		"/lib":                  linkIn("usr/lib"),
-		"/srv":                  linkIn("var/srv"),
-		"/etc/ssl/certs":        linkIn("../pki/certs"),
-		"/etc/loop":             linkIn("loop/x"),
+		"/etc/passwd":                         fileIn("root:x:0:0::/root:/bin/sh\nnot a line\nchrony:x:994:992::/:/sbin/nologin\n"),
+		"/etc/group":                          fileIn("root:x:0:\nchrony:x:992:\n"),
+		"/usr/lib/passwd":                     fileIn("chrony:x:1:1::/:/\naltuser:x:77:78::/:/\n"),
+		"/usr/lib/group":                      fileIn("altgroup:x:78:\n"),
+		"/etc/motd":                           ownedIn(tar.TypeReg, 0o600, 3, 4, "before\n"),
+		"/etc/polkit-1/rules.d":               ownedIn(tar.TypeDir, 0o750, 0, 114, ""),
+		"/usr/lib/bootc/kargs.d/10-base.toml": fileIn("kargs = [\"quiet\", \"rhgb\", \"console=tty0\"]\nmatch-architectures = [\"x86_64\"]\n"),
+		"/usr/lib/bootc/kargs.d/20-base.toml": fileIn("kargs = [\"quiet\"]\n"),
+		"/usr/lib/bootc/kargs.d/30-base.toml": fileIn("kargs = [\"other\"]\n"),
+		"/usr/lib/bootc/kargs.d/README":       fileIn("not TOML"),
+		"/lib":                                linkIn("usr/lib"),
+		"/srv":                                linkIn("var/srv"),
+		"/etc/ssl/certs":                      linkIn("../pki/certs"),
+		"/etc/loop":                           linkIn("loop/x"),
 
 		"/usr/lib/systemd/system/a.service":                         fileIn("[Install]\nWantedBy=multi-user.target\nAlso=a.socket\nAlias=z.service\n"),
 		"/usr/lib/systemd/system/a.socket":                          fileIn("[Install]\nWantedBy=sockets.target\n"),
@@ -115,6 +132,11 @@ func TestLayerOnABaseThatIsRead(t *testing.T) {
 		"links of the base lead where they lead": {
 			config: files(`{"path":"/etc/ssl/certs/a","contents":{"source":"data:,"}},{"path":"/opt/b","contents":{"source":"data:,"}}`),
 			want:   "5 0755 0:0 etc/\n5 0755 0:0 etc/pki/\n5 0755 0:0 etc/pki/certs/\n0 0644 0:0 etc/pki/certs/a\n5 0755 0:0 opt/\n0 0644 0:0 opt/b",
+		},
+		"kernel arguments that the base sets are taken away": {
+			config: config(`"kernelArguments":{"shouldNotExist":["quiet","rhgb"]}`),
+			want:   "5 0755 0:0 usr/lib/bootc/\n5 0755 0:0 usr/lib/bootc/kargs.d/\n0 0644 0:0 usr/lib/bootc/kargs.d/10-base.toml\n0 0644 0:0 usr/lib/bootc/kargs.d/20-base.toml",
+			path:   "/usr/lib/bootc/kargs.d/10-base.toml", holds: "kargs = [\"console=tty0\"]\nmatch-architectures = [\"x86_64\"]\n",
 		},
 		"a hard link to a file of the base": {
 			config: config(`"storage":{"links":[{"path":"/etc/a","target":"/etc/motd","hard":true}]}`),
@@ -189,7 +211,9 @@ func TestNewLayerRefusesWhatTheBaseDoesNotHave(t *testing.T) {
 		"a unit that it masks":           {`"systemd":{"units":[{"name":"hidden.service","enabled":true}]}`, "hidden.service: the base image masks it"},
 		"a file for a hard link":         {`"storage":{"links":[{"path":"/etc/a","target":"/etc/b","hard":true}]}`, "/etc/a: target: neither"},
 		"a file where something else is": {`"storage":{"files":[{"path":"/etc/polkit-1/rules.d","mode":420}]}`, "/etc/polkit-1/rules.d: contents.source is missing"},
-		"an end of its links":            {`"storage":{"files":[{"path":"/etc/loop/a","contents":{"source":"data:,"}}]}`, "/etc/loop/a: it leads through more than 40 links"},
+		"a kernel argument to take away": {`"kernelArguments":{"shouldNotExist":["nosmt"]}`, `kernelArguments.shouldNotExist: the base image does not set "nosmt"`},
+		"a kernel argument that is asked for, too": {`"kernelArguments":{"shouldNotExist":["asked"]}`, `kernelArguments.shouldNotExist: "asked" is asked for, too`},
+		"an end of its links":                      {`"storage":{"files":[{"path":"/etc/loop/a","contents":{"source":"data:,"}}]}`, "/etc/loop/a: it leads through more than 40 links"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +221,7 @@ func TestNewLayerRefusesWhatTheBaseDoesNotHave(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = NewLayer(config, system(), nil)
+			_, err = NewLayer(config, system(), []string{"asked"})
 			var refused *RefusedError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want a *RefusedError with %q", err, test.want)
@@ -220,6 +244,7 @@ func TestNewLayerAsksForTheBaseOnlyWhenItMust(t *testing.T) {
 		"an owner by name":               {`"storage":{"files":[{"path":"/etc/a","user":{"name":"core"},"contents":{"source":"data:,"}}]}`, true},
 		"a unit of the base":             {`"systemd":{"units":[{"name":"a.service","enabled":true}]}`, true},
 		"a unit that is not enabled":     {`"systemd":{"units":[{"name":"a.service","enabled":false}]}`, true},
+		"a kernel argument to take away": {`"kernelArguments":{"shouldNotExist":["a"]}`, true},
 		"a hard link into the base":      {`"storage":{"links":[{"path":"/etc/a","target":"/etc/b","hard":true}]}`, true},
 	}
 	for name, test := range tests {

@@ -9,8 +9,9 @@
 //
 // Most configs need nothing of the base image but where its links lead, which
 // DefaultBase knows for the images of the ostree family. Only an append, a file
-// without contents, an owner by name below /etc or /usr, and enabling or
-// disabling what the base has are looked up in the image itself (see Base).
+// without contents, an owner by name below /etc or /usr, kernel arguments to take
+// away, and enabling or disabling what the base has are looked up in the image
+// itself (see Base).
 //
 // # Below /var
 //
@@ -25,7 +26,8 @@
 // # Not there
 //
 // An image cannot hold password hashes (whoever may pull it could read them),
-// kernel arguments to take away, and what is outside /etc, /usr and /var.
+// what is outside /etc, /usr and /var. Kernel arguments can be taken away where
+// the base image sets them, not where an installer did.
 // systemd's [Install] sections are read from units and from the config's
 // drop-ins, not from drop-ins of the base.
 package ignition

@@ -112,17 +112,6 @@ func (b *layerBuilder) addOwn(e *entry) error {
 	return nil
 }
 
-func (b *layerBuilder) addKernelArguments(more []string) error {
-	arguments, err := kernelArguments(b.config, more)
-	if err != nil {
-		return refuse("kernelArguments", err)
-	}
-	if len(arguments) == 0 {
-		return nil
-	}
-	return b.addOwn(newFile(kargsPath, string(kargsFile(arguments))))
-}
-
 // finish adds what belongs to the layer as a whole and packs it.
 func (b *layerBuilder) finish() (*Layer, error) {
 	own := append(b.inVar.entries(), b.orderEarlyUnits()...)

@@ -18,7 +18,6 @@ var checks = []func(types.Config) []Problem{
 	refusedLinks,
 	refusedUnits,
 	refusedPasswd,
-	refusedKernelArguments,
 	refusedIgnition,
 }
 
@@ -156,13 +155,6 @@ func refusedUnits(config types.Config) []Problem {
 		}
 	}
 	return problems
-}
-
-func refusedKernelArguments(config types.Config) []Problem {
-	if len(config.KernelArguments.ShouldNotExist) == 0 {
-		return nil
-	}
-	return []Problem{problemf("kernelArguments.shouldNotExist", "an image can add kernel arguments and not take any away")}
 }
 
 // refusedIgnition: a config that pulls in others is not known when it is built.

@@ -40,7 +40,6 @@ func TestRefusedNamesWhatAndWhy(t *testing.T) {
 		"a user that is to go":                {`"passwd":{"users":[{"name":"a","shouldExist":false}]}`, []string{"passwd.users[a]: shouldExist"}},
 		"a comment with a colon":              {`"passwd":{"users":[{"name":"a","uid":5000,"gecos":"a:b"}]}`, []string{"passwd.users[a]: gecos"}},
 		"a group without a number":            {`"passwd":{"groups":[{"name":"a"}]}`, []string{"passwd.groups[a]: gid is missing"}},
-		"taking kernel arguments away":        {`"kernelArguments":{"shouldNotExist":["a"]}`, []string{"kernelArguments.shouldNotExist"}},
 		"a config that is fetched":            {`"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://example.com"}]}}`, []string{"ignition.config.merge"}},
 		"enabling a unit of the base is fine": {`"systemd":{"units":[{"name":"a.service","enabled":true}]}`, nil},
 		"a unit that hides another":           {`"systemd":{"units":[{"name":".wh.a.service","contents":"[Unit]"}]}`, []string{"is not the name of a unit"}},

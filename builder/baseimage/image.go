@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 
@@ -62,6 +63,27 @@ func (i *Image) Read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s of the base image has more than %d bytes", name, ignition.MaxFileSize)
 	}
 	return i.readAgain(at)
+}
+
+// List gives the names in a directory, sorted. All layers are read.
+func (i *Image) List(name string) ([]string, error) {
+	for layer := range i.layers {
+		if _, err := i.scan(layer); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := i.flatten()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for entry := range entries {
+		if path.Dir(entry) == name && entry != name {
+			names = append(names, path.Base(entry))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // IsRead reports whether all layers have been read.

@@ -133,6 +133,21 @@ func TestFindSeesTheImageFromAbove(t *testing.T) {
 	}
 }
 
+func TestListSeesTheImageFromAbove(t *testing.T) {
+	image, _ := imageOf(layers(t)...)
+	for kind, base := range map[string]ignition.Base{"image": image, "skeleton": image.Over(skeletonOf(t, image))} {
+		for name, want := range map[string][]string{
+			"/etc": {"hard", "opaque", "passwd", "replaced"}, "/etc/opaque": {"above"}, "/": {"etc", "opt", "usr"}, "/nowhere": nil,
+		} {
+			names, err := base.List(name)
+			names = slices.DeleteFunc(names, func(name string) bool { return name == "sysroot" })
+			if diff := cmp.Diff(want, names); err != nil || diff != "" {
+				t.Errorf("%s: %s: %v %s", kind, name, err, diff)
+			}
+		}
+	}
+}
+
 // skeletonOf reads all of an image and gives its skeleton as a layer.
 func skeletonOf(t *testing.T, image *Image) Layer {
 	t.Helper()

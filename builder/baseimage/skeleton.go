@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -123,7 +122,10 @@ type Over struct {
 var _ ignition.Base = (*Over)(nil)
 
 // Find is that of Image.
-func (o *Over) Find(name string) (*ignition.Found, error) { return o.skeleton.Find(path.Clean(name)) }
+func (o *Over) Find(name string) (*ignition.Found, error) { return o.skeleton.Find(name) }
+
+// List is that of Image.
+func (o *Over) List(name string) ([]string, error) { return o.skeleton.List(name) }
 
 // Read is that of Image.
 func (o *Over) Read(name string) ([]byte, error) {
