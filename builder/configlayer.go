@@ -51,7 +51,13 @@ func configLayer(ctx context.Context, job *job, from *registry.Image) (*ignition
 	if job.layer != nil {
 		return job.layer, nil
 	}
-	source, image, err := registry.Open(ctx, job.access(from.Repository), from.Reference())
+	job.out.printf("  the config needs to know what %s has", from.Reference())
+	var source types.ImageSource
+	var image *registry.Image
+	err := registry.Retry(ctx, func() (err error) {
+		source, image, err = registry.Open(ctx, job.access(from.Repository), from.Reference())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +66,7 @@ func configLayer(ctx context.Context, job *job, from *registry.Image) (*ignition
 	var base ignition.Base = files
 	if skeleton, kept := findSkeleton(ctx, job, from); kept != nil {
 		defer kept.Close()
-		job.out.printf("  the base image's files as an earlier build found them")
+		job.out.printf("  an earlier build has kept the names of its files")
 		base = files.Over(skeleton)
 	}
 	var layer *ignition.Layer
@@ -108,7 +114,7 @@ func (s *layerStream) Read(p []byte) (int, error) {
 }
 
 // labelSkeleton says on a skeleton of which image it is one.
-const labelSkeleton = "imagemode.skeleton-of"
+const labelSkeleton = "dev.imagemode.skeleton-of"
 
 // skeletonTag is where the skeleton of an image is kept: among the results of
 // steps, which go when nothing has used them for a while.
@@ -145,5 +151,5 @@ func keepSkeleton(ctx context.Context, job *job, from *registry.Image, files *ba
 		job.out.printf("  the next build has to read the base image again: %v", err)
 		return
 	}
-	job.out.printf("  all of %s was read to know what is in it; kept for the next build in %d bytes", from.Reference(), len(skeleton.Data))
+	job.out.printf("  all of it was read; the names of its files are kept for the next build, %d bytes", len(skeleton.Data))
 }

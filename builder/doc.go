@@ -4,6 +4,11 @@
 // cluster: everything comes from files (see builder/request), so the same code
 // runs in a builder pod and on a workstation.
 //
+// The base image is not fetched for that, but where a Containerfile runs
+// something, and where the config asks for what only the image knows (see
+// package ignition): then its layers are streamed through once, and what is in
+// them is kept in the push repository for the next build.
+//
 // # The pod
 //
 // Containerfiles are run by buildah as a library, with chroot isolation and

@@ -21,9 +21,6 @@ type Layer struct {
 	Files []DeliveredFile
 }
 
-// IsEmpty reports whether there is no layer.
-func (l *Layer) IsEmpty() bool { return l == nil || l.DiffID == "" }
-
 // NewLayer makes the layer of a config and of the kernel arguments of its
 // MachineConfig, for an image on base. What is live (see Split) is not in it.
 //

@@ -180,6 +180,18 @@ func TestLayerEntries(t *testing.T) {
 5 0755 0:0 usr/lib/systemd/system-preset/
 0 0644 0:0 usr/lib/systemd/system-preset/20-imagemode.preset`,
 		},
+		"a unit that is a file of the config is enabled, too": {
+			config: config(`"storage":{"files":[{"path":"/etc/systemd/system/a@.service","contents":{"source":"data:,%5BInstall%5D%0AWantedBy=b.target%0A"}}]},
+				"systemd":{"units":[{"name":"a@x.service","enabled":true}]}`),
+			want: `5 0755 0:0 etc/
+5 0755 0:0 etc/systemd/
+5 0755 0:0 etc/systemd/system/
+0 0644 0:0 etc/systemd/system/a@.service
+5 0755 0:0 etc/systemd/system/b.target.wants/
+2 0777 0:0 etc/systemd/system/b.target.wants/a@x.service -> /etc/systemd/system/a@.service
+5 0755 0:0 usr/lib/systemd/system-preset/
+0 0644 0:0 usr/lib/systemd/system-preset/20-imagemode.preset`,
+		},
 		"programs and data for /var are kept in /usr": {
 			config: config(`"storage":{"files":[{"path":"/usr/local/bin/a","mode":493,"contents":{"source":"data:,a"}},
 				{"path":"/usr/local/etc/b","mode":384,"user":{"id":3},"contents":{"source":"data:,a"}},

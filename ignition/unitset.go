@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -13,17 +14,21 @@ import (
 // baseUnitDirs are where a base image has units, the first wins.
 var baseUnitDirs = []string{unitDir, baseUnitDir}
 
+// ownUnitDirs are where the files of a config can be units.
+var ownUnitDirs = []string{unitDir, baseUnitDir, "/lib/systemd/system"}
+
 // unitSet finds units by name in the config and in the base image.
 type unitSet struct {
 	base Base
 	// texts of the units of the config, with their drop-ins; dropins of all units.
 	texts, dropins map[string]string
+	files          []types.File
 	// unmasked are those that the config says are not masked.
 	unmasked map[string]bool
 }
 
 func newUnitSet(config types.Config, base Base) *unitSet {
-	set := &unitSet{base: base, texts: map[string]string{}, dropins: map[string]string{}, unmasked: map[string]bool{}}
+	set := &unitSet{base: base, files: config.Storage.Files, texts: map[string]string{}, dropins: map[string]string{}, unmasked: map[string]bool{}}
 	for _, u := range config.Systemd.Units {
 		for _, dropin := range u.Dropins {
 			if hasText(dropin.Contents) {
@@ -49,11 +54,32 @@ func (s *unitSet) own(name string) *unitFile {
 	return nil
 }
 
+// ownFile finds a unit that the config has as a file below storage.files; nil:
+// it has none.
+func (s *unitSet) ownFile(name string) (*unitFile, error) {
+	for _, file := range s.files {
+		directory, base := path.Split(file.Path)
+		directory = path.Clean(directory)
+		if base != name && base != templateOf(name) || !slices.Contains(ownUnitDirs, directory) || file.Contents.Source == nil {
+			continue
+		}
+		content, err := readFile(nil, file)
+		if err != nil {
+			return nil, refuse(file.Path, err)
+		}
+		return &unitFile{name: name, directory: directory, text: string(content) + s.dropins[base]}, nil
+	}
+	return nil, nil
+}
+
 // find finds a unit in the config, else in the base image; nil: neither has it.
 // A unit of the base comes with the drop-ins of the config.
 func (s *unitSet) find(name string) (*unitFile, error) {
 	if own := s.own(name); own != nil {
 		return own, nil
+	}
+	if own, err := s.ownFile(name); own != nil || err != nil {
+		return own, err
 	}
 	for _, candidate := range []string{name, templateOf(name)} {
 		if candidate == "" {
