@@ -122,7 +122,7 @@ func TestLayerOnABaseThatIsRead(t *testing.T) {
 		},
 		"owners by name below /var are known on the node": {
 			config: files(`{"path":"/srv/a","user":{"name":"core"},"contents":{"source":"data:,"}}`),
-			want: "5 0755 0:0 usr/share/\n5 0755 0:0 usr/share/imagemode/\n5 0755 0:0 usr/share/imagemode/var/\n" +
+			want: "5 0755 0:0 usr/share/\n5 0755 0:0 usr/share/imagemode/\n5 0700 0:0 usr/share/imagemode/var/\n" +
 				"5 0755 0:0 usr/share/imagemode/var/srv/\n0 0644 0:0 usr/share/imagemode/var/srv/a",
 		},
 		"a directory of the base keeps mode and owner": {

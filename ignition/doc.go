@@ -17,8 +17,8 @@
 //
 // An update of the image does not touch /var, and /home, /opt, /srv, /usr/local
 // and others lead there. What a config has there is kept in the image and put
-// in place at boot, before any unit of the config can need it: programs below
-// /opt and /usr/local by a link, so that they follow the image at once, the rest
+// in place at boot, before any unit of the config can need it: what is below
+// /opt and /usr/local by a link, so that it follows the image at once, the rest
 // as a copy. What has left the config is removed by the list that the image
 // before left in /var/lib/imagemode. Directories stay: they may hold what is the
 // node's own.

@@ -135,10 +135,13 @@ func (b *layerBuilder) finish() (*Layer, error) {
 }
 
 // ownDirectories are not in any base.
-var ownDirectories = []string{ownDir, keptPrograms, keptData, path.Dir(keptPrograms), path.Dir(keptData)}
+var ownDirectories = []string{ownDir, path.Dir(keptLinked), path.Dir(keptCopied)}
 
 // parent makes the entry of a directory that is not in the config.
 func (b *layerBuilder) parent(dir string) (*entry, error) {
+	if kept := b.inVar.keep(dir); kept != nil {
+		return kept, nil
+	}
 	e := &entry{path: dir, kind: tar.TypeDir, mode: 0o755}
 	for _, own := range ownDirectories {
 		if isBelow(dir, own) {

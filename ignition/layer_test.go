@@ -192,8 +192,8 @@ func TestLayerEntries(t *testing.T) {
 5 0755 0:0 usr/lib/systemd/system-preset/
 0 0644 0:0 usr/lib/systemd/system-preset/20-imagemode.preset`,
 		},
-		"programs and data for /var are kept in /usr": {
-			config: config(`"storage":{"files":[{"path":"/usr/local/bin/a","mode":493,"contents":{"source":"data:,a"}},
+		"programs and data for /var are kept in /usr, behind closed doors where they are": {
+			config: config(`"storage":{"directories":[{"path":"/usr/local/etc","mode":448,"user":{"id":3}}],"files":[{"path":"/usr/local/bin/a","mode":493,"contents":{"source":"data:,a"}},
 				{"path":"/usr/local/etc/b","mode":384,"user":{"id":3},"contents":{"source":"data:,a"}},
 				{"path":"/var/lib/c","mode":384,"user":{"id":3},"contents":{"source":"data:,a"}}]}`),
 			want: `5 0755 0:0 usr/libexec/
@@ -203,13 +203,11 @@ func TestLayerEntries(t *testing.T) {
 5 0755 0:0 usr/libexec/imagemode/var/usr/local/
 5 0755 0:0 usr/libexec/imagemode/var/usr/local/bin/
 0 0755 0:0 usr/libexec/imagemode/var/usr/local/bin/a
+5 0700 3:0 usr/libexec/imagemode/var/usr/local/etc/
+0 0600 3:0 usr/libexec/imagemode/var/usr/local/etc/b
 5 0755 0:0 usr/share/
 5 0755 0:0 usr/share/imagemode/
-5 0755 0:0 usr/share/imagemode/var/
-5 0755 0:0 usr/share/imagemode/var/usr/
-5 0755 0:0 usr/share/imagemode/var/usr/local/
-5 0755 0:0 usr/share/imagemode/var/usr/local/etc/
-0 0600 3:0 usr/share/imagemode/var/usr/local/etc/b
+5 0700 0:0 usr/share/imagemode/var/
 5 0755 0:0 usr/share/imagemode/var/var/
 5 0755 0:0 usr/share/imagemode/var/var/lib/
 0 0600 0:0 usr/share/imagemode/var/var/lib/c`,

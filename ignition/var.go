@@ -13,11 +13,12 @@ import (
 )
 
 // Where imagemode has its own files in an image, and what it keeps there for
-// /var: SELinux policies label the one tree as programs and the other as data.
+// /var: keptLinked is what links lead to, in the tree that SELinux policies
+// label as programs, keptCopied what is copied, which only root has to read.
 const (
-	ownDir       = "/usr/lib/imagemode"
-	keptPrograms = "/usr/libexec/imagemode/var"
-	keptData     = "/usr/share/imagemode/var"
+	ownDir     = "/usr/lib/imagemode"
+	keptLinked = "/usr/libexec/imagemode/var"
+	keptCopied = "/usr/share/imagemode/var"
 )
 
 // An update of the image does not touch /var. At every boot varUnit has
@@ -48,9 +49,10 @@ var varUnitText string
 //go:embed node/imagemode-var-change.service
 var changeUnitText string
 
-// linkedTrees hold programs. A link to what the image keeps is better for them
-// than a copy: it is there from the second boot on before anything runs, and
-// follows the image by itself. Elsewhere programs may want to write a file, or
+// linkedTrees hold programs and what belongs to them. A link to what the image
+// keeps is better there than a copy: from the second boot on it is there before
+// anything runs, and it follows the image by itself. What lies beside a program
+// does so behind the link, too. Elsewhere programs may want to write a file, or
 // to find it with the SELinux label of its place.
 var linkedTrees = []string{"/opt", "/usr/local", "/var/opt", "/var/usrlocal"}
 
@@ -58,11 +60,15 @@ var linkedTrees = []string{"/opt", "/usr/local", "/var/opt", "/var/usrlocal"}
 type varContent struct {
 	// lines of tmpfiles.d by the path they are about.
 	lines map[string][]string
+	// directories of the config by their path in it.
+	directories map[string]*entry
 	// removed are the paths that go when they leave the config.
 	removed []string
 }
 
-func newVarContent() *varContent { return &varContent{lines: map[string][]string{}} }
+func newVarContent() *varContent {
+	return &varContent{lines: map[string][]string{}, directories: map[string]*entry{}}
+}
 
 func (v *varContent) add(name string, lines ...string) error {
 	if _, twice := v.lines[name]; twice {
@@ -77,6 +83,7 @@ func (v *varContent) add(name string, lines ...string) error {
 func (v *varContent) deliver(at spot, e *entry) (*entry, error) {
 	switch e.kind {
 	case tar.TypeDir:
+		v.directories[at.path] = e
 		return nil, v.add(e.path, tmpfilesLine("d", e.path, e.asGiven(), ""))
 	case tar.TypeSymlink:
 		v.removed = append(v.removed, e.path)
@@ -84,15 +91,12 @@ func (v *varContent) deliver(at spot, e *entry) (*entry, error) {
 	}
 	v.removed = append(v.removed, e.path)
 	kept := *e
-	kept.path = keptData + at.path
-	if e.mode&0o111 != 0 {
-		kept.path = keptPrograms + at.path
-	}
 	if isLinked(at) && e.owner.user == "" && e.owner.group == "" {
+		kept.path = keptLinked + at.path
 		return &kept, v.add(e.path, tmpfilesLine("L+", e.path, nil, kept.path))
 	}
-	// The copy gets its owner and mode by its line. The kept one is root's, and as
-	// closed as it will be, for it may be a secret.
+	// The copy gets its owner and mode by its line; the kept one is root's.
+	kept.path = keptCopied + at.path
 	kept.owner, kept.mode = owner{}, e.mode&0o755
 	// C leaves a file that exists at its old content.
 	return &kept, v.add(e.path, tmpfilesLine("r", e.path, nil, ""), tmpfilesLine("C", e.path, e.fields(), kept.path))
@@ -102,6 +106,24 @@ func isLinked(at spot) bool {
 	return slices.ContainsFunc(linkedTrees, func(tree string) bool {
 		return isBelow(at.path, tree) || isBelow(at.resolved, tree)
 	})
+}
+
+// keep gives the directory in which something is kept as closed as the one of
+// the config is; nil: it is none, or the config says nothing of it.
+func (v *varContent) keep(dir string) *entry {
+	if dir == keptCopied {
+		return &entry{path: dir, kind: tar.TypeDir, mode: 0o700}
+	}
+	name, isKept := strings.CutPrefix(dir, keptLinked)
+	asked := v.directories[name]
+	if !isKept || asked == nil {
+		return nil
+	}
+	kept := &entry{path: dir, kind: tar.TypeDir, mode: asked.mode, owner: asked.owner}
+	if asked.owner.user != "" || asked.owner.group != "" {
+		kept.mode, kept.owner = asked.mode&0o755, owner{} // their numbers are not known
+	}
+	return kept
 }
 
 // touch has a file made if there is none, and its owner and mode set.
