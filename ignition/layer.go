@@ -81,8 +81,8 @@ func (b *layerBuilder) add(at spot, e *entry) error {
 	if b.total += len(e.data); b.total > MaxTotalSize {
 		return refuse(at.path, fmt.Errorf("all files together have more than %d bytes", MaxTotalSize))
 	}
-	if at.place != inVar || e.kind != tar.TypeDir || e.given != (given{}) {
-		// What only has to be there is as the node has it: it cannot drift.
+	if at.place != inVar || e.kind != tar.TypeDir || e.given == (given{true, true, true}) {
+		// What is not said of a directory below /var is the node's: it cannot drift.
 		b.files = append(b.files, e.delivered(at.path))
 	}
 	if at.place == inVar {
