@@ -2,6 +2,8 @@ package builder
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -63,6 +65,8 @@ func (w *workplace) ignition(body string) {
 func TestAConfigThatNeedsTheBaseReadsItOnce(t *testing.T) {
 	w := newLookupWorkplace(t, "")
 	append := func(text string) {
+		sum := sha256.Sum256([]byte(text))
+		w.request.InputsHash = hex.EncodeToString(sum[:])
 		w.ignition(`"storage":{"files":[{"path":"/etc/motd","append":[{"source":"data:,` + text + `"}],"user":{"name":"app"}}]},
 			"systemd":{"units":[{"name":"a.service","enabled":true}]}`)
 	}
