@@ -3,11 +3,15 @@ package ignition
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 )
+
+// ownerName are the names of users and groups that may exist on a node.
+var ownerName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,254}$`)
 
 // owner of a file. A name is set where only the node knows the number.
 type owner struct {

@@ -58,7 +58,7 @@ func refusedStorage(config types.Config) []Problem {
 func refusedFiles(config types.Config) []Problem {
 	var problems []Problem
 	for _, file := range config.Storage.Files {
-		problems = append(problems, refusedNode(file.Node)...)
+		problems = append(problems, refusedNode(file.Node, tar.TypeReg)...)
 		problems = append(problems, refusedSource(file.Path, "contents", file.Contents)...)
 		for i, fragment := range file.Append {
 			problems = append(problems, refusedSource(file.Path, fmt.Sprintf("append[%d]", i), fragment)...)
@@ -85,7 +85,7 @@ func refusedSource(path, field string, resource types.Resource) []Problem {
 func refusedDirectories(config types.Config) []Problem {
 	var problems []Problem
 	for _, directory := range config.Storage.Directories {
-		problems = append(problems, refusedNode(directory.Node)...)
+		problems = append(problems, refusedNode(directory.Node, tar.TypeDir)...)
 	}
 	return problems
 }
@@ -93,7 +93,7 @@ func refusedDirectories(config types.Config) []Problem {
 func refusedLinks(config types.Config) []Problem {
 	var problems []Problem
 	for _, link := range config.Storage.Links {
-		problems = append(problems, refusedNode(link.Node)...)
+		problems = append(problems, refusedNode(link.Node, tar.TypeSymlink)...)
 		switch {
 		case link.Target == nil || *link.Target == "":
 			problems = append(problems, problemf(link.Path, "target is missing"))
@@ -105,7 +105,7 @@ func refusedLinks(config types.Config) []Problem {
 }
 
 // refusedNode checks what files, directories and links have in common.
-func refusedNode(node types.Node) []Problem {
+func refusedNode(node types.Node, kind byte) []Problem {
 	if !isText(node.Path) {
 		return []Problem{problemf(node.Path, "the path %q is not UTF-8 text", node.Path)}
 	}
@@ -113,14 +113,14 @@ func refusedNode(node types.Node) []Problem {
 		return []Problem{problemf(node.Path, "names that begin with %s take other files away in an image", whiteoutPrefix)}
 	}
 	var problems []Problem
-	if _, err := locate(ostreeBase, node.Path, tar.TypeReg); err != nil {
+	if _, err := locate(ostreeBase, node.Path, kind); err != nil {
 		var refused *RefusedError
 		if errors.As(err, &refused) {
 			problems = append(problems, Problem{node.Path, refused.Problems[0].Reason})
 		}
 	}
 	for _, name := range []*string{node.User.Name, node.Group.Name} {
-		if text := textOf(name); text != "" && !accountName.MatchString(text) {
+		if text := textOf(name); text != "" && !ownerName.MatchString(text) {
 			problems = append(problems, problemf(node.Path, "%q is not the name of a user or group", text))
 		}
 	}

@@ -21,6 +21,7 @@ func TestRefusedNamesWhatAndWhy(t *testing.T) {
 		"luks":                                {`"storage":{"luks":[{"name":"a","device":"/dev/a"}]}`, []string{"storage.luks"}},
 		"filesystems":                         {`"storage":{"filesystems":[{"device":"/dev/a","format":"ext4"}]}`, []string{"storage.filesystems"}},
 		"/run":                                {file("/run/a"), []string{"/run/a: /run is empty at every boot"}},
+		"a directory that is a link there":    {`"storage":{"directories":[{"path":"/media"}]}`, []string{"/media: /run is empty"}},
 		"/var/run leads to /run":              {file("/var/run/a"), []string{"/var/run/a: /run is empty"}},
 		"/tmp":                                {file("/tmp/a"), []string{"/tmp/a: /tmp"}},
 		"/proc":                               {file("/proc/a"), []string{"/proc/a: /proc"}},

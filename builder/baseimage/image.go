@@ -77,6 +77,9 @@ func (i *Image) List(name string) ([]string, error) {
 		return nil, err
 	}
 	var names []string
+	for _, scan := range i.scans {
+		names = append(names, scan.names.in(name)...)
+	}
 	for entry := range entries {
 		if path.Dir(entry) == name && entry != name {
 			names = append(names, path.Base(entry))
@@ -110,7 +113,7 @@ func (i *Image) locate(name string, top int) (*position, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e, has := scan.entries[name]; has {
+		if e := scan.entry(name); e != nil {
 			return i.followHardLink(&position{layer, name, e})
 		}
 		if scan.hides(name) {

@@ -19,7 +19,7 @@ import (
 
 // header describes an entry of a test's layer in one line: "file NAME CONTENT",
 // "dir NAME", "link NAME TARGET" or "hard NAME TARGET".
-func header(t *testing.T, line string) (*tar.Header, string) {
+func header(t testing.TB, line string) (*tar.Header, string) {
 	t.Helper()
 	words := append(strings.SplitN(line, " ", 3), "", "")
 	kind, name, rest := words[0], words[1], words[2]
@@ -37,7 +37,7 @@ func header(t *testing.T, line string) (*tar.Header, string) {
 	return nil, ""
 }
 
-func archive(t *testing.T, lines ...string) []byte {
+func archive(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
@@ -56,7 +56,7 @@ func archive(t *testing.T, lines ...string) []byte {
 	return buffer.Bytes()
 }
 
-func gzipped(t *testing.T, data []byte) []byte {
+func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var buffer bytes.Buffer
 	writer := gzip.NewWriter(&buffer)

@@ -35,10 +35,6 @@ const (
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// omitted is the name of the owner of a file of a skeleton that is there without
-// its content. Owners of an image have numbers only.
-const omitted = "imagemode-omitted"
-
 // entry is one thing in a layer.
 type entry struct {
 	ignition.Found
@@ -55,6 +51,8 @@ type scan struct {
 	// all that is in them; opaque the directories of which only the content goes.
 	hidden, opaque map[string]bool
 	kept           int64
+	// names of a skeleton.
+	names names
 }
 
 func newScan() *scan {
@@ -63,6 +61,9 @@ func newScan() *scan {
 
 // add notes one entry of a tar.
 func (s *scan) add(header *tar.Header, body io.Reader) error {
+	if header.Uname == namesOwner {
+		return s.readNames(body)
+	}
 	name := clean(header.Name)
 	directory, base := path.Split(name)
 	switch {
@@ -93,7 +94,7 @@ func (s *scan) add(header *tar.Header, body io.Reader) error {
 	switch {
 	case kind == tar.TypeLink:
 		e.Target = clean(header.Linkname)
-	case kind == tar.TypeReg && header.Uname != omitted && isKeptPath(name):
+	case kind == tar.TypeReg && isKeptPath(name):
 		return s.keep(e, body)
 	}
 	return nil

@@ -24,7 +24,7 @@ type Skeleton struct {
 }
 
 // Skeleton makes the skeleton of an image of which all layers have been read:
-// the same files as seen from above, without the content that is not kept.
+// the same files as seen from above, those without content as a list of names.
 func (i *Image) Skeleton() (*Skeleton, error) {
 	if !i.IsRead() {
 		return nil, fmt.Errorf("not all layers of the base image have been read")
@@ -33,11 +33,15 @@ func (i *Image) Skeleton() (*Skeleton, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(entries))
-	for name := range entries {
-		names = append(names, name)
+	list := names{}
+	var rest []string
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if e := entries[name]; fits(name, e) {
+			list = list.appendName(name, e)
+		} else {
+			rest = append(rest, name)
+		}
 	}
-	slices.Sort(names)
 	var data bytes.Buffer
 	compressor, err := gzip.NewWriterLevel(&data, gzip.BestSpeed)
 	if err != nil {
@@ -45,7 +49,10 @@ func (i *Image) Skeleton() (*Skeleton, error) {
 	}
 	diffID := digest.Canonical.Digester()
 	archive := tar.NewWriter(io.MultiWriter(compressor, diffID.Hash()))
-	for _, name := range names {
+	if err := list.write(archive); err != nil {
+		return nil, err
+	}
+	for _, name := range rest {
 		if err := entries[name].write(archive, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -97,13 +104,20 @@ func (e *entry) write(archive *tar.Writer, name string) error {
 		header.Name = "./"
 	case e.Kind == tar.TypeDir:
 		header.Name += "/"
-	case e.Kind == tar.TypeReg && !e.isKept:
-		header.Uname = omitted
 	}
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}
 	_, err := archive.Write(e.content)
+	return err
+}
+
+func (n names) write(archive *tar.Writer) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "names", Uname: namesOwner, Size: int64(len(n)), ModTime: time.Unix(0, 0)}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := archive.Write(n)
 	return err
 }
 
