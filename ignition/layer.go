@@ -10,6 +10,10 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
+// LayerVersion is raised when NewLayer makes another layer of the same input, so
+// that what was made before is not taken for it. Golden layers show when.
+const LayerVersion = 1
+
 // Layer is one layer of an image.
 type Layer struct {
 	// Data is a tar, compressed by gzip.
