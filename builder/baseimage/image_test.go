@@ -223,6 +223,25 @@ func TestOnlyTheLayersThatAreNeededAreRead(t *testing.T) {
 	}
 }
 
+func TestASkeletonThatCannotBeReadIsNoLoss(t *testing.T) {
+	image, _ := imageOf(layers(t)...)
+	over := image.Over(Layer{Digest: digest.FromString("another"), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("no skeleton")), nil
+	}})
+	if found, err := over.Find("/opt"); err != nil || found == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if content, err := over.Read("/etc/passwd"); err != nil || string(content) != "upper" {
+		t.Errorf("read %q, %v", content, err)
+	}
+	if names, err := over.List("/etc/opaque"); err != nil || len(names) != 1 {
+		t.Errorf("listed %v, %v", names, err)
+	}
+	if !image.IsRead() {
+		t.Error("the image was not read")
+	}
+}
+
 func TestCompressions(t *testing.T) {
 	plain := archive(t, "file etc/a content")
 	encoder, err := zstd.NewWriter(nil)

@@ -122,7 +122,8 @@ func (n names) write(archive *tar.Writer) error {
 }
 
 // Over gives an image that answers from its skeleton and reads content that the
-// skeleton does not have from the image itself.
+// skeleton does not have from the image itself. A skeleton that cannot be read
+// is no loss: then all is read from the image.
 func (i *Image) Over(skeleton Layer) *Over {
 	return &Over{skeleton: New([]Layer{skeleton}), image: i}
 }
@@ -135,20 +136,30 @@ type Over struct {
 
 var _ ignition.Base = (*Over)(nil)
 
+// names gives what answers for names and attributes.
+func (o *Over) names() *Image {
+	if o.skeleton == nil {
+		return o.image
+	}
+	if _, err := o.skeleton.scan(0); err != nil {
+		o.skeleton = nil
+		return o.image
+	}
+	return o.skeleton
+}
+
 // Find is that of Image.
-func (o *Over) Find(name string) (*ignition.Found, error) { return o.skeleton.Find(name) }
+func (o *Over) Find(name string) (*ignition.Found, error) { return o.names().Find(name) }
 
 // List is that of Image.
-func (o *Over) List(name string) ([]string, error) { return o.skeleton.List(name) }
+func (o *Over) List(name string) ([]string, error) { return o.names().List(name) }
 
 // Read is that of Image.
 func (o *Over) Read(name string) ([]byte, error) {
-	at, err := o.skeleton.locate(name, 0)
-	if err != nil {
-		return nil, err
-	}
-	if at != nil && at.entry.isKept {
-		return at.entry.content, nil
+	if kept := o.names(); kept == o.skeleton {
+		if e := kept.scans[0].entry(name); e != nil && e.isKept {
+			return e.content, nil
+		}
 	}
 	return o.image.Read(name)
 }
