@@ -21,30 +21,26 @@ type owner struct {
 
 // accounts knows the numbers of users and groups: those that the config itself
 // gives, and those of the base image.
-type accounts struct {
-	base          Base
-	users, groups map[string]int
-	// of the base, once they have been asked for.
-	baseUsers, baseGroups map[string]int
-}
+type accounts struct{ users, groups *register }
 
 func newAccounts(config types.Config, base Base) *accounts {
-	known := &accounts{base: base, users: map[string]int{"root": 0}, groups: map[string]int{"root": 0}}
+	users := &register{kind: "user", base: base, files: []string{"/etc/passwd", "/usr/lib/passwd"}, own: map[string]int{"root": 0}}
+	groups := &register{kind: "group", base: base, files: []string{"/etc/group", "/usr/lib/group"}, own: map[string]int{"root": 0}}
 	for _, group := range config.Passwd.Groups {
 		if group.Gid != nil {
-			known.groups[group.Name] = *group.Gid
+			groups.own[group.Name] = *group.Gid
 		}
 	}
 	for _, user := range config.Passwd.Users {
 		if user.UID == nil {
 			continue
 		}
-		known.users[user.Name] = *user.UID
-		if _, own := known.groups[user.Name]; !own && user.PrimaryGroup == nil {
-			known.groups[user.Name] = *user.UID // systemd-sysusers makes it
+		users.own[user.Name] = *user.UID
+		if _, own := groups.own[user.Name]; !own && user.PrimaryGroup == nil {
+			groups.own[user.Name] = *user.UID // systemd-sysusers makes it
 		}
 	}
-	return known
+	return &accounts{users, groups}
 }
 
 // ownerOf gives the owner of a node, silent where the config says nothing. What
@@ -52,63 +48,51 @@ func newAccounts(config types.Config, base Base) *accounts {
 func (a *accounts) ownerOf(node types.Node, silent owner, where place) (owner, error) {
 	found := silent
 	var err error
-	if found.uid, found.user, err = a.user(node, silent, where); err != nil {
-		return owner{}, err
+	if id, name := node.User.ID, textOf(node.User.Name); id != nil {
+		found.uid = *id
+	} else if name != "" {
+		if found.uid, found.user, err = a.users.number(node.Path, name, where); err != nil {
+			return owner{}, err
+		}
 	}
-	found.gid, found.group, err = a.group(node, silent, where)
+	if id, name := node.Group.ID, textOf(node.Group.Name); id != nil {
+		found.gid = *id
+	} else if name != "" {
+		found.gid, found.group, err = a.groups.number(node.Path, name, where)
+	}
 	return found, err
 }
 
-func (a *accounts) user(node types.Node, silent owner, where place) (int, string, error) {
-	name := node.User.Name
-	switch {
-	case node.User.ID != nil:
-		return *node.User.ID, "", nil
-	case name == nil || *name == "":
-		return silent.uid, silent.user, nil
-	}
-	if id, known := a.users[*name]; known {
-		return id, "", nil
-	}
-	if where == inVar {
-		return 0, *name, nil
-	}
-	if a.baseUsers == nil {
-		var err error
-		if a.baseUsers, err = readAccounts(a.base, "/etc/passwd", "/usr/lib/passwd"); err != nil {
-			return 0, "", fmt.Errorf("%s: user.name %q: %w", node.Path, *name, err)
-		}
-	}
-	if id, known := a.baseUsers[*name]; known {
-		return id, "", nil
-	}
-	return 0, "", refuse(node.Path, fmt.Errorf("user.name: the base image has no user %q; use user.id, or declare it in passwd.users with its uid", *name))
+// register knows the numbers of users, or of groups.
+type register struct {
+	// kind is user or group.
+	kind string
+	// own are those of the config, inBase those of the files of the base, once
+	// they have been asked for.
+	own, inBase map[string]int
+	base        Base
+	files       []string
 }
 
-func (a *accounts) group(node types.Node, silent owner, where place) (int, string, error) {
-	name := node.Group.Name
-	switch {
-	case node.Group.ID != nil:
-		return *node.Group.ID, "", nil
-	case name == nil || *name == "":
-		return silent.gid, silent.group, nil
-	}
-	if id, known := a.groups[*name]; known {
+// number gives the number of a name, or the name itself where only the node
+// knows it. path is that of the file that it is for.
+func (r *register) number(path, name string, where place) (id int, onNode string, err error) {
+	if id, known := r.own[name]; known {
 		return id, "", nil
 	}
 	if where == inVar {
-		return 0, *name, nil
+		return 0, name, nil
 	}
-	if a.baseGroups == nil {
-		var err error
-		if a.baseGroups, err = readAccounts(a.base, "/etc/group", "/usr/lib/group"); err != nil {
-			return 0, "", fmt.Errorf("%s: group.name %q: %w", node.Path, *name, err)
+	if r.inBase == nil {
+		if r.inBase, err = readAccounts(r.base, r.files...); err != nil {
+			return 0, "", fmt.Errorf("%s: %s.name %q: %w", path, r.kind, name, err)
 		}
 	}
-	if id, known := a.baseGroups[*name]; known {
+	if id, known := r.inBase[name]; known {
 		return id, "", nil
 	}
-	return 0, "", refuse(node.Path, fmt.Errorf("group.name: the base image has no group %q; use group.id, or declare it in passwd.groups with its gid", *name))
+	return 0, "", refuse(path, fmt.Errorf("%s.name: the base image has no %s %q; use %s.id, or declare it in passwd.%ss with its number",
+		r.kind, r.kind, name, r.kind, r.kind))
 }
 
 // readAccounts reads name and number from files in the format of passwd(5) or

@@ -34,10 +34,10 @@ func (u *unitFile) installation() (installation, error) {
 	if err != nil {
 		return installation{}, err
 	}
-	names, err := u.names(section.defaultInstance)
-	if err != nil && section.isEmpty() {
+	if section.isEmpty() {
 		return installation{}, nil
 	}
+	names, err := u.names(section.defaultInstance)
 	if err != nil {
 		return installation{}, err
 	}
