@@ -82,13 +82,32 @@ var ostreeBase = func() table {
 		"/etc/firewalld":                         0o750,
 		"/etc/ipsec.d":                           0o700,
 		"/etc/NetworkManager/system-connections": 0o700,
-		"/etc/polkit-1/rules.d":                  0o700,
 		"/etc/sudoers.d":                         0o750,
 	} {
 		known[name] = &Found{Kind: tar.TypeDir, Mode: mode}
 	}
 	return known
 }()
+
+// oddDirectories belong to others than root on hosts of the ostree family, with
+// numbers that differ from image to image. A layer names the directories above
+// its files: of these the image itself has to be asked, or their services could
+// not read them any more.
+var oddDirectories = []string{
+	"/etc/cups", "/etc/dirsrv", "/etc/frr", "/etc/named", "/etc/openvswitch", "/etc/polkit-1",
+	"/etc/rabbitmq", "/etc/sssd", "/etc/tang", "/etc/unbound",
+}
+
+// findDirectory is Find for a directory that a layer names; nil: there is none,
+// or it is an ordinary one as far as is known.
+func findDirectory(base Base, name string) (*Found, error) {
+	for _, odd := range oddDirectories {
+		if isBelow(name, odd) {
+			return base.Find(name)
+		}
+	}
+	return findKnown(base, name)
+}
 
 // findKnown is Find for a question that an image not read need not answer: then
 // there is nothing.

@@ -245,6 +245,7 @@ func TestNewLayerAsksForTheBaseOnlyWhenItMust(t *testing.T) {
 		"a unit of the base":             {`"systemd":{"units":[{"name":"a.service","enabled":true}]}`, true},
 		"a unit that is not enabled":     {`"systemd":{"units":[{"name":"a.service","enabled":false}]}`, true},
 		"a kernel argument to take away": {`"kernelArguments":{"shouldNotExist":["a"]}`, true},
+		"a directory that is not root's": {`"storage":{"files":[{"path":"/etc/polkit-1/rules.d/a","contents":{"source":"data:,"}}]}`, true},
 		"a hard link into the base":      {`"storage":{"links":[{"path":"/etc/a","target":"/etc/b","hard":true}]}`, true},
 	}
 	for name, test := range tests {

@@ -8,10 +8,11 @@
 // files, units and users in the config makes no difference.
 //
 // Most configs need nothing of the base image but where its links lead, which
-// DefaultBase knows for the images of the ostree family. Only an append, a file
-// without contents, an owner by name below /etc or /usr, kernel arguments to take
-// away, and enabling or disabling what the base has are looked up in the image
-// itself (see Base).
+// DefaultBase knows for the images of the ostree family. Looked up in the image
+// itself (see Base) are only: what an append is added to, a file without
+// contents, an owner by name below /etc or /usr, mode and owner of a directory
+// that is known not to be root's, units of the base to enable or disable, the
+// file of the base behind a hard link, and kernel arguments to take away.
 //
 // # Below /var
 //

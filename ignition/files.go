@@ -128,11 +128,14 @@ func (b *layerBuilder) directoryAttributes(at spot) (attributes, error) {
 	if at.place != inImage {
 		return silent, nil
 	}
-	found, err := findKnown(b.base, at.resolved)
-	if err == nil && found != nil && found.Kind == tar.TypeDir {
+	found, err := findDirectory(b.base, at.resolved)
+	if err != nil {
+		return silent, fmt.Errorf("mode and owner of %s: %w", at.resolved, err)
+	}
+	if found != nil && found.Kind == tar.TypeDir {
 		silent = attributes{found.Mode, owner{uid: found.UID, gid: found.GID}}
 	}
-	return silent, err
+	return silent, nil
 }
 
 func (b *layerBuilder) addLinks() error {

@@ -125,7 +125,7 @@ func (b *layerBuilder) enable(name string, units *unitSet, seen map[string]bool)
 		return fmt.Errorf("unit %s: enabled: %w", name, err)
 	}
 	if found == nil {
-		return refuse(name, errors.New("enabled: neither the config nor the base image has this unit"))
+		return refuse(name, errors.New("enabled: neither the config nor the base image has this unit; if the Containerfile installs it, begin that with FROM base, so that the config comes after it"))
 	}
 	asked, err := found.installation()
 	if err != nil {
