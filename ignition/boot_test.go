@@ -43,6 +43,11 @@ func newHost(t *testing.T) *host {
 	}
 	h.command("tar", "-C", h.path("base"), "-xzf", found[0])
 	h.command("cp", "-a", h.path("base/var"), h.path("var"))
+	// A machine that boots for the first time: systemd goes by presets then.
+	h.command("mkdir", h.path("upper/etc"))
+	if err := os.WriteFile(h.path("upper/etc/machine-id"), []byte("uninitialized\n"), 0o444); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 
@@ -68,12 +73,9 @@ func (h *host) boot(name, raw string) string {
 		h.command("mkdir", h.path(name))
 		h.command("tar", "-C", h.path(name), "-xzf", archive)
 	}
-	// What the host changed in /etc goes with the image here: a new machine.
-	h.command("rm", "-rf", h.path("upper"), h.path("work"), h.path("var/said"))
-	h.command("mkdir", "-p", h.path("upper/etc"), h.path("work"))
-	if err := os.WriteFile(h.path("upper/etc/machine-id"), []byte("uninitialized\n"), 0o444); err != nil {
-		h.t.Fatal(err)
-	}
+	// What the host changed in /etc stays, file by file, as the merge of bootc has it.
+	h.command("rm", "-rf", h.path("work"), h.path("var/said"))
+	h.command("mkdir", h.path("work"))
 	h.command("mount", "-t", "overlay", "overlay", "-o",
 		"lowerdir="+h.path(name)+":"+h.path("base")+",upperdir="+h.path("upper")+",workdir="+h.path("work"), h.path("root"))
 	defer h.command("umount", h.path("root"))
@@ -109,13 +111,13 @@ func (h *host) nspawn() {
 
 // TestAScriptBelowVarOnABootedMachine: it is there for a unit that starts before
 // everything else, already at the first boot of a new machine; it follows the
-// image; and it goes when it leaves the config.
+// image; and it goes when it leaves the config. Users come with each image, too.
 func TestAScriptBelowVarOnABootedMachine(t *testing.T) {
 	const units = `{"name":"early.service","enabled":true,"contents":"[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/usr/local/bin/say early\n[Install]\nWantedBy=sysinit.target\n"},`
 	const last = `{"name":"last.service","enabled":true,"contents":"[Service]\nType=oneshot\nExecStart=-/usr/local/bin/say late\nExecStartPost=/bin/systemctl poweroff --no-block\n[Install]\nWantedBy=multi-user.target\n"}`
 	with := func(text string) string {
 		script := "data:,%23!%2Fbin%2Fsh%0Aecho%20" + text + "%20%241%20%3E%3E%20%2Fvar%2Fsaid%0A"
-		return config(`"passwd":{"users":[{"name":"app","uid":950}]},"systemd":{"units":[` + units + last + `]},
+		return config(`"passwd":{"users":[{"name":"app","uid":950},{"name":"user-` + text + `","system":true}]},"systemd":{"units":[` + units + last + `]},
 			"storage":{"files":[{"path":"/usr/local/bin/say","mode":493,"contents":{"source":"` + script + `"}},
 			{"path":"/var/lib/app/secret","mode":384,"user":{"name":"app"},"contents":{"source":"data:,` + text + `"}}]}`)
 	}
@@ -130,6 +132,9 @@ func TestAScriptBelowVarOnABootedMachine(t *testing.T) {
 		if diff := cmp.Diff(boot.want, h.boot(boot.image, boot.raw)); diff != "" {
 			console, _ := os.ReadFile(h.path("console"))
 			t.Fatalf("%s: %s\n%s", boot.image, diff, console)
+		}
+		if users, err := os.ReadFile(h.path("upper/etc/passwd")); err != nil || boot.want != "" && !strings.Contains(string(users), "user-"+boot.image) {
+			t.Errorf("%s: the user of the image is not in /etc/passwd: %s, %v", boot.image, users, err)
 		}
 		secret, err := os.ReadFile(h.path("var/lib/app/secret"))
 		if boot.image == "none" && err == nil || boot.image != "none" && string(secret) != boot.image {

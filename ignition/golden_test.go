@@ -87,7 +87,7 @@ func describeLayer(t *testing.T, input string) string {
 
 // isAdded reports whether a file of a layer is not the config's.
 func isAdded(path string) bool {
-	for _, own := range []string{ownDir, kargsPath, sysusersPath, presetPath, baseUnitDir + "/" + varUnit, baseUnitDir + "/" + changeUnit} {
+	for _, own := range []string{ownDir, kargsPath, sysusersPath, presetPath, baseUnitDir + "/" + varUnit, baseUnitDir + "/" + changeUnit, baseUnitDir + "/" + accountsUnit} {
 		if isBelow(path, own) {
 			return true
 		}

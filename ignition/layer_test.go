@@ -104,6 +104,7 @@ var ownEntries = []string{
 	"usr/lib/imagemode/var-list.conf", "usr/lib/imagemode/var-take-list.conf",
 	"usr/lib/systemd/", "usr/lib/systemd/system/",
 	"usr/lib/systemd/system/imagemode-var.service", "usr/lib/systemd/system/imagemode-var-change.service",
+	"usr/lib/systemd/system/imagemode-accounts.service", "usr/lib/systemd/system/sysinit.target.wants/imagemode-accounts.service",
 	"usr/lib/systemd/system/sysinit.target.wants/", "usr/lib/systemd/system/sysinit.target.wants/imagemode-var.service",
 }
 

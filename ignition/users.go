@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"path"
 	"regexp"
@@ -11,9 +12,17 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 )
 
-// sysusersPath is read by systemd-sysusers at every boot: it makes users and
-// groups that a node does not have, and leaves those it has as they are.
-const sysusersPath = "/usr/lib/sysusers.d/imagemode.conf"
+// sysusersPath is read by systemd-sysusers: it makes users and groups that a node
+// does not have, and leaves those it has as they are. systemd has it done when
+// /usr is newer than /etc, which an image without times never is; so a unit of
+// the layer has it done at every boot.
+const (
+	sysusersPath = "/usr/lib/sysusers.d/imagemode.conf"
+	accountsUnit = "imagemode-accounts.service"
+)
+
+//go:embed node/imagemode-accounts.service
+var accountsUnitText string
 
 // accountName are the names that systemd-sysusers takes.
 var accountName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,30}$`)
@@ -26,7 +35,16 @@ func (b *layerBuilder) addAccounts() error {
 	if err := b.addHomes(); err != nil {
 		return err
 	}
-	return b.addOwn(newFile(sysusersPath, strings.Join(lines, "")))
+	for _, e := range []*entry{
+		newFile(sysusersPath, strings.Join(lines, "")),
+		newFile(baseUnitDir+"/"+accountsUnit, accountsUnitText),
+		newLink(baseUnitDir+"/sysinit.target.wants/"+accountsUnit, "../"+accountsUnit),
+	} {
+		if err := b.addOwn(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func groupLines(groups []types.PasswdGroup) []string {

@@ -254,15 +254,17 @@ func TestNothingIsWrittenBelowVarWhenNothingChanged(t *testing.T) {
 
 func TestUnitsAreWhatSystemdReads(t *testing.T) {
 	m := newMachine(t)
-	layer, _ := makeLayer(t, config(`"storage":{"files":[{"path":"/opt/a b%25/a","mode":493,"contents":{"source":"data:,a"}}]},
+	layer, _ := makeLayer(t, config(`"passwd":{"groups":[{"name":"a","gid":7}]},"storage":{"files":[{"path":"/opt/a b%25/a","mode":493,"contents":{"source":"data:,a"}}]},
 		"systemd":{"units":[{"name":"early.service","contents":"[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/usr/bin/systemd-tmpfiles\n[Install]\nWantedBy=sysinit.target\n","enabled":true}]}`))
 	m.extract(layer)
-	m.write("/usr/bin/systemd-tmpfiles", "")
-	if err := os.Chmod(filepath.Join(m.root, "/usr/bin/systemd-tmpfiles"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, program := range []string{"/usr/bin/systemd-tmpfiles", "/usr/bin/systemd-sysusers"} {
+		m.write(program, "")
+		if err := os.Chmod(filepath.Join(m.root, program), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.write("/usr/lib/systemd/system/sysinit.target", "[Unit]\n")
-	output, err := exec.Command("systemd-analyze", "verify", "--root="+m.root, "--man=no", "--recursive-errors=no", varUnit, changeUnit, "early.service").CombinedOutput()
+	output, err := exec.Command("systemd-analyze", "verify", "--root="+m.root, "--man=no", "--recursive-errors=no", varUnit, changeUnit, accountsUnit, "early.service").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, output)
 	}
