@@ -43,10 +43,16 @@ func newHost(t *testing.T) *host {
 	}
 	h.command("tar", "-C", h.path("base"), "-xzf", found[0])
 	h.command("cp", "-a", h.path("base/var"), h.path("var"))
-	// A machine that boots for the first time: systemd goes by presets then.
 	h.command("mkdir", h.path("upper/etc"))
-	if err := os.WriteFile(h.path("upper/etc/machine-id"), []byte("uninitialized\n"), 0o444); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]string{
+		// A machine that boots for the first time: systemd goes by presets then.
+		"machine-id": "uninitialized\n",
+		// /etc is newer than /usr, as it is where images have no times.
+		".updated": "",
+	} {
+		if err := os.WriteFile(h.path("upper/etc/"+name), []byte(content), 0o444); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return h
 }
