@@ -25,29 +25,27 @@ func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 	return base, nil
 }
 
-// runConfigs appends the layer of the MachineConfig in the registry: no layer
-// of the image below is fetched.
+// runConfigs appends the layer of the MachineConfig in the registry. No layer of
+// the image below is fetched, unless the config asks for what only the image
+// knows.
 func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if job.layer.IsEmpty() {
-		job.out.printf("  the config asks for nothing in the image")
-		return from, nil
-	}
-	configs, transfer, err := registry.Derive(ctx, job.source(from), job.target(), configsChange(job.layer))
+	layer, err := configLayer(ctx, job, from)
 	if err != nil {
 		return nil, err
 	}
-	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
+	configs, transfer, err := registry.Derive(ctx, job.source(from), job.target(), configsChange(layer))
+	if err != nil {
+		return nil, err
+	}
+	job.out.printf("  layer of %d files, %d bytes; %s", len(layer.Files), len(layer.Data), transfer)
 	return configs, nil
 }
 
 // previewConfigs gives the image that runConfigs would push; nil: the layer
 // depends on what is in the image below, which is not read for that.
 func previewConfigs(_ context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	switch {
-	case job.layer == nil:
+	if job.layer == nil {
 		return nil, nil
-	case job.layer.IsEmpty():
-		return from, nil
 	}
 	return registry.Preview(from, job.repository, configsChange(job.layer))
 }

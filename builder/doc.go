@@ -44,6 +44,11 @@
 // Where /proc may not be mounted anew, as in a user namespace below another that
 // hides parts of it, it goes on without: the container is that namespace then.
 //
+// The base image is not fetched for that, but where a Containerfile runs
+// something, and where the config asks for what only the image knows (see
+// package ignition): then its layers are streamed through once, and what is in
+// them is kept in the push repository for the next build.
+//
 // # The pod
 //
 // Containerfiles are run by buildah as a library, with chroot isolation and

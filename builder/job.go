@@ -148,25 +148,6 @@ func (j *job) setTarget(output string) error {
 // pushSpec is the reference that the image gets.
 func (j *job) pushSpec() string { return registry.Named(j.repository, j.tag) }
 
-func makeLayer(r *request.Request) (*ignition.Layer, error) {
-	config, err := ignition.Parse(r.Ignition)
-	if err != nil {
-		return nil, &configError{err}
-	}
-	layer, err := ignition.NewLayer(config, ignition.DefaultBase(), r.KernelArguments)
-	if err != nil || layer.IsEmpty() {
-		return layer, err
-	}
-	problems, err := ignition.Lint(layer.Data)
-	if err != nil {
-		return nil, err
-	}
-	if len(problems) > 0 {
-		return nil, &ignition.RefusedError{Problems: problems}
-	}
-	return layer, nil
-}
-
 // configError is a MachineConfig that cannot be read.
 type configError struct{ err error }
 

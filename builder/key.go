@@ -57,14 +57,11 @@ func hashOfReader(source io.Reader) (string, error) {
 // from. Where it depends on the image below, what it is made from counts; the
 // image below is in every key.
 func configsInputs(job *job) any {
-	switch {
-	case job.layer == nil:
+	if job.layer == nil {
 		return struct {
 			Ignition        json.RawMessage `json:"ignition"`
 			KernelArguments []string        `json:"kernelArguments,omitempty"`
 		}{job.request.Ignition, job.request.KernelArguments}
-	case job.layer.IsEmpty():
-		return nil
 	}
 	return struct {
 		Layer string `json:"layer"`
