@@ -100,6 +100,13 @@ BENCH_IDLE ?= 10m
 bench-controllers: openshift-crds packages binaries ## 200 pools on a real API server: convergence, edits, idle writes, memory (BENCH_IDLE)
 	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Controllers -benchtime=1x ./controllers/machineosbuild -args -bench.idle=$(BENCH_IDLE)
 
+.PHONY: bench-builder
+bench-builder: build ## The builder against buildah on this machine, medians of five (about 20 minutes, 40 GB of disk)
+	@tools/install-packages buildah
+	$(GO) build -o bin/bench-tool ./test/bench/builder/tool
+	$(CLUSTER_GO) build -o $(CURDIR)/bin/bench-registry ./registryserver
+	$(GO) run ./test/bench/builder -registry bin/bench-registry -tool bin/bench-tool
+
 ##@ Build
 
 .PHONY: build

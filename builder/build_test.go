@@ -42,7 +42,7 @@ func TestBuild(t *testing.T) {
 		"on configs": {
 			containerfile: "FROM configs AS final\nRUN [\"/bin/tool\", \"expect\", \"/etc/motd\", \"hello\"]\n" +
 				"RUN [\"/bin/tool\", \"write\", \"/usr/share/a\", \"b\"]\nLABEL a=b\n",
-			steps: []string{"base", "configs", "user", "verify", "publish"}, layers: 4,
+			steps: []string{"base", "configs", "user", "verify", "publish"}, layers: 5,
 			files: map[string]string{"/etc/motd": "hello", "/usr/share/a": "b"},
 		},
 		"without a FROM": {

@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 
+	"github.com/imagemode/imagemode/ignition"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -20,38 +21,40 @@ func runBase(ctx context.Context, job *job, _ *registry.Image) (*registry.Image,
 	if err := checkImage(job, base); err != nil {
 		return nil, err
 	}
-	job.base = base
+	job.os, job.base = base, base
 	return base, nil
 }
 
-// runConfigs appends the layer of the MachineConfig in the registry: no layer
-// of the image below is fetched.
+// runConfigs appends the layer of the MachineConfig in the registry. No layer of
+// the image below is fetched, unless the config asks for what only the image
+// knows.
 func runConfigs(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if job.layer.IsEmpty() {
-		job.out.printf("  the config asks for nothing in the image")
-		job.configs = from
-		return from, nil
-	}
-	change := registry.Change{Layers: []registry.NewLayer{{
-		Data:      job.layer.Data,
-		Digest:    job.layer.Digest,
-		DiffID:    job.layer.DiffID,
-		CreatedBy: "imagemode: configs",
-	}}}
-	to := registry.Target{Access: job.access(job.repository), Repository: job.repository}
-	configs, transfer, err := registry.Derive(ctx, job.source(from), to, change)
+	layer, err := configLayer(ctx, job, from)
 	if err != nil {
 		return nil, err
 	}
-	job.out.printf("  layer of %d files, %d bytes; %s", len(job.layer.Files), len(job.layer.Data), transfer)
-	job.configs = configs
+	configs, transfer, err := registry.Derive(ctx, job.source(from), job.target(), configsChange(layer))
+	if err != nil {
+		return nil, err
+	}
+	job.out.printf("  layer of %d files, %d bytes; %s", len(layer.Files), len(layer.Data), transfer)
 	return configs, nil
 }
 
-// runConfigsContext makes configs and goes on from what it was given.
-func runConfigsContext(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
-	if _, err := runConfigs(ctx, job, from); err != nil {
-		return nil, err
+// previewConfigs gives the image that runConfigs would push; nil: the layer
+// depends on what is in the image below, which is not read for that.
+func previewConfigs(_ context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	if job.layer == nil {
+		return nil, nil
 	}
-	return from, nil
+	return registry.Preview(from, job.repository, configsChange(job.layer))
+}
+
+func configsChange(layer *ignition.Layer) registry.Change {
+	return registry.Change{Layers: []registry.NewLayer{{
+		Data:      layer.Data,
+		Digest:    layer.Digest,
+		DiffID:    layer.DiffID,
+		CreatedBy: "imagemode: configs",
+	}}}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/registry"
 )
 
 // credentials of a build live in the memory of this process only: as files
@@ -31,15 +32,15 @@ type credentials struct {
 // maxAuthSize bounds a credentials file in bytes, as Kubernetes bounds a Secret.
 const maxAuthSize = 1 << 20
 
-// readCredentials takes the credentials in dir into memory and, unless keep is
-// set, removes the files.
-func readCredentials(dir, repository string, keep bool) (*credentials, error) {
+// readCredentials takes the credentials of a build into memory and, unless they
+// are to be kept, removes the files.
+func readCredentials(options Options, repository string) (*credentials, error) {
 	c := &credentials{}
 	var err error
-	if c.pull, err = takeFile(filepath.Join(dir, request.FilePullAuth), keep); err != nil {
+	if c.pull, err = takeCredentials(options, request.FilePullAuth); err != nil {
 		return nil, err
 	}
-	if c.push, err = takeFile(filepath.Join(dir, request.FilePushAuth), keep); err != nil {
+	if c.push, err = takeCredentials(options, request.FilePushAuth); err != nil {
 		return nil, err
 	}
 	combined, err := combine(c.pull, c.push, repository)
@@ -56,12 +57,47 @@ func (c *credentials) close() {
 	}
 }
 
-// takeFile reads a file into memory and removes it. A missing file is an empty
-// set of credentials: a registry may need none.
+// takeCredentials takes one of the files of builder/request. Where it is
+// missing, a workstation has those of its user; a builder pod has none: a
+// registry may need none.
+func takeCredentials(options Options, name string) (*memoryFile, error) {
+	if path := options.file(name); path != "" {
+		taken, err := takeFile(path, options.KeepCredentials)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return taken, err
+		}
+	}
+	if options.Request == "" {
+		return newMemoryFile(name, []byte("{}"))
+	}
+	content, err := hostCredentials(options.AuthFile)
+	if err != nil {
+		return nil, err
+	}
+	return newMemoryFile(name, content)
+}
+
+// hostCredentials gives all credentials of the user, those that a credential
+// helper keeps too, in docker config.json format.
+func hostCredentials(authFile string) ([]byte, error) {
+	all, err := config.GetAllCredentials(&types.SystemContext{AuthFilePath: authFile})
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of this user: %w", err)
+	}
+	entries := map[string]json.RawMessage{}
+	for where, auth := range all {
+		if entries[where], err = encodeAuth(auth); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(authsFile{Auths: entries})
+}
+
+// takeFile reads a file into memory and removes it.
 func takeFile(path string, keep bool) (*memoryFile, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newMemoryFile(filepath.Base(path), []byte("{}"))
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -83,9 +119,16 @@ func takeFile(path string, keep bool) (*memoryFile, error) {
 	return newMemoryFile(filepath.Base(path), raw)
 }
 
-// authFile is the part of docker's config.json that is looked at.
-type authFile struct {
+// authsFile is the part of docker's config.json that is looked at.
+type authsFile struct {
 	Auths map[string]json.RawMessage `json:"auths,omitempty"`
+}
+
+func encodeAuth(auth types.DockerAuthConfig) (json.RawMessage, error) {
+	return json.Marshal(map[string]string{
+		"auth":          base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + auth.Password)),
+		"identitytoken": auth.IdentityToken,
+	})
 }
 
 // combine adds the push credentials to the pull credentials. For the
@@ -107,6 +150,9 @@ func combine(pull, push *memoryFile, repository string) ([]byte, error) {
 			all.Auths[where] = auth
 		}
 	}
+	if registry.IsLayout(repository) {
+		return json.Marshal(all)
+	}
 	entry, err := entryFor(push, repository)
 	if err != nil {
 		return nil, err
@@ -117,17 +163,17 @@ func combine(pull, push *memoryFile, repository string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-func readAuths(file *memoryFile) (authFile, error) {
-	var auths authFile
+func readAuths(file *memoryFile) (authsFile, error) {
+	var found authsFile
 	raw, err := os.ReadFile(file.path())
 	if err != nil {
-		return auths, fmt.Errorf("credentials: %w", err)
+		return found, fmt.Errorf("credentials: %w", err)
 	}
-	if err := json.Unmarshal(raw, &auths); err != nil {
+	if err := json.Unmarshal(raw, &found); err != nil {
 		// The decoder's error may quote the text.
-		return auths, fmt.Errorf("credentials %s are not in docker config.json format", file.name)
+		return found, fmt.Errorf("credentials %s are not in docker config.json format", file.name)
 	}
-	return auths, nil
+	return found, nil
 }
 
 // entryFor finds the credentials that file has for a repository; nil: none.
@@ -143,10 +189,7 @@ func entryFor(file *memoryFile, repository string) (json.RawMessage, error) {
 	if auth == (types.DockerAuthConfig{}) {
 		return nil, nil
 	}
-	return json.Marshal(map[string]string{
-		"auth":          base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + auth.Password)),
-		"identitytoken": auth.IdentityToken,
-	})
+	return encodeAuth(auth)
 }
 
 // memoryFile is a file without a name, closed to programs this one starts.

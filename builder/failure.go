@@ -67,6 +67,10 @@ func failureOf(step string, err error) *request.Failure {
 		failure.ExitCode = exitCode(err)
 		failure.Message = userMessage(user, failure)
 	}
+	var packages *packagesError
+	if errors.As(err, &packages) {
+		failure.Message = packagesMessage(failure)
+	}
 	var lint *lintError
 	if errors.As(err, &lint) {
 		failure.LastLines = lint.lastLines
@@ -90,6 +94,15 @@ func userMessage(user *userError, failure *request.Failure) string {
 	return message
 }
 
+// packagesMessage says what failed where the user asked for packages by name.
+func packagesMessage(failure *request.Failure) string {
+	message := "the package manager of the OS image could not install the extensions or the kernel"
+	if failure.ExitCode != 0 {
+		message += fmt.Sprintf(": exit status %d", failure.ExitCode)
+	}
+	return message
+}
+
 // exitCode is that of a program in a RUN; 0: there was none.
 func exitCode(err error) int {
 	var exit *exec.ExitError
@@ -102,17 +115,20 @@ func exitCode(err error) int {
 // classOf says who can mend err.
 func classOf(err error) request.FailureClass {
 	var (
-		text    *containerfiles.Error
-		refused *ignition.RefusedError
-		config  *configError
-		image   *imageError
-		lint    *lintError
-		user    *userError
-		remote  *registry.Error
+		text      *containerfiles.Error
+		refused   *ignition.RefusedError
+		config    *configError
+		image     *imageError
+		lint      *lintError
+		user      *userError
+		remote    *registry.Error
+		installed *packagesError
 	)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EDQUOT):
 		return request.Resources
+	case errors.As(err, &installed) && classOfUser(installed.userError) == request.Containerfile:
+		return request.Config // there is no text: the names in the MachineConfig are wrong
 	case errors.As(err, &text):
 		return request.Containerfile
 	case errors.As(err, &refused), errors.As(err, &config):
@@ -123,6 +139,9 @@ func classOf(err error) request.FailureClass {
 		return classOfUser(user)
 	case errors.As(err, &remote):
 		return remote.Class
+	case containsAny(err.Error(), resourceTexts):
+		// A helper process reports what it met as text.
+		return request.Resources
 	}
 	return request.Internal
 }

@@ -92,9 +92,17 @@ func TestBuildFailures(t *testing.T) {
 			change: func(w *workplace) { w.request.Ignition = json.RawMessage(`{"ignition":{"version":"9.0.0"}}`) },
 			want:   request.Failure{Class: request.Config, Step: "inputs", Message: "9.0.0"},
 		},
-		"extensions": {
-			change: func(w *workplace) { w.request.Extensions = []string{"usbguard"} },
-			want:   request.Failure{Class: request.Config, Step: "inputs", Message: "not supported yet"},
+		"extensions where the stream has none": {
+			change: func(w *workplace) { w.request.Extensions, w.request.ExtensionsImage = []string{"usbguard"}, "" },
+			want:   request.Failure{Class: request.Config, Step: "inputs", Message: "the OS stream has none"},
+		},
+		"a kernel type that there is not": {
+			change: func(w *workplace) { w.request.KernelType = "fast" },
+			want:   request.Failure{Class: request.Config, Step: "inputs", Message: `"fast" is none of default`},
+		},
+		"64k pages on amd64": {
+			change: func(w *workplace) { w.request.KernelType = "64k-pages" },
+			want:   request.Failure{Class: request.Config, Step: "inputs", Message: "arm64 only"},
 		},
 		"an image that bootc would not boot": {
 			containerfile: "FROM configs\nCOPY --from=base /bin/tool /usr/bin/bootc\nRUN [\"/bin/tool\", \"write\", \"/usr/etc/a\", \"a\"]\n",

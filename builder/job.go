@@ -22,11 +22,18 @@ type job struct {
 	// repository and tag that the image is pushed to.
 	repository, tag string
 	storage         string
+	lock            *os.File
 	credentials     *credentials
 	trustBundle     string
-	out             *progress
+	// containersDir has the files of a node's /etc/containers; empty: none.
+	containersDir string
+	mounts        *runMounts
+	layers        *layerCache
+	out           *progress
 
-	// base is the OS image, once it has been read.
+	// os is the OS image, once it has been read.
+	os *registry.Image
+	// base is the OS image with extensions and kernel, once it has been made.
 	base *registry.Image
 	// configs is base with the config layer, once it has been made.
 	configs *registry.Image
@@ -35,41 +42,80 @@ type job struct {
 // newJob reads and checks the inputs. The credentials in the directory are
 // gone afterwards, unless they are to be kept.
 func newJob(options Options, out *progress) (*job, error) {
-	r, err := readRequest(filepath.Join(options.Dir, request.FileRequest))
+	r, err := ReadRequest(options)
 	if err != nil {
 		return nil, err
 	}
 	j := &job{request: r, out: out, storage: options.Storage}
-	if j.plan, err = containerfiles.Check(r.Containerfile); err != nil {
-		return nil, err
+	err = errors.Join(j.check(), j.setTarget(options.Output))
+	if err == nil {
+		err = j.gather(options)
 	}
-	if err := refuseUnsupported(r); err != nil {
-		return nil, err
-	}
-	if err := missingExtensions(r, j.plan); err != nil {
-		return nil, err
-	}
-	if j.layer, err = makeLayer(r); err != nil {
-		return nil, err
-	}
-	named, err := reference.ParseNamed(r.PushSpec)
 	if err != nil {
-		return nil, fmt.Errorf("pushSpec: %w", err)
+		j.close()
+		return nil, err
 	}
-	j.repository = reference.TrimNamed(named).Name()
-	if tagged, ok := named.(reference.Tagged); ok {
-		j.tag = tagged.Tag()
-	}
-	if bundle := filepath.Join(options.Dir, request.FileTrustBundle); isFile(bundle) {
-		j.trustBundle = bundle
-	}
-	j.credentials, err = readCredentials(options.Dir, j.repository, options.KeepCredentials)
-	return j, err
+	return j, nil
 }
 
-func (j *job) close() { j.credentials.close() }
+// check refuses what can be told to be impossible without a look at any image.
+func (j *job) check() (err error) {
+	if j.plan, err = containerfiles.Check(j.request.Containerfile); err != nil {
+		return err
+	}
+	if err := errors.Join(missingExtensions(j.request, j.plan), checkPackages(j.request)); err != nil {
+		return err
+	}
+	j.layer, err = makeLayer(j.request)
+	return err
+}
 
-func readRequest(path string) (*request.Request, error) {
+// gather takes what lies beside the request.
+func (j *job) gather(options Options) (err error) {
+	if bundle := options.file(request.FileTrustBundle); isFile(bundle) {
+		j.trustBundle = bundle
+	}
+	if j.mounts, err = findRunMounts(options); err != nil {
+		return err
+	}
+	if j.lock, err = lockStorage(options.Storage); err != nil {
+		return err
+	}
+	if j.containersDir, err = writeNodeFiles(j.request, filepath.Join(options.Storage, "node")); err != nil {
+		return err
+	}
+	j.layers = newLayerCache(j)
+	j.credentials, err = readCredentials(options, j.repository)
+	return err
+}
+
+func (j *job) close() {
+	if j.credentials != nil {
+		j.credentials.close()
+	}
+	if j.lock != nil {
+		_ = j.lock.Close() // it holds nothing but the lock
+	}
+}
+
+// file gives the path of one of the files of builder/request; empty: there is
+// no directory for them.
+func (o Options) file(name string) string {
+	if o.Dir == "" {
+		return ""
+	}
+	return filepath.Join(o.Dir, name)
+}
+
+// ReadRequest reads and validates the request of a build.
+func ReadRequest(options Options) (*request.Request, error) {
+	path := options.Request
+	if path == "" {
+		path = options.file(request.FileRequest)
+	}
+	if path == "" {
+		return nil, errors.New("the build request: neither a file nor a directory is given")
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the build request: %w", err)
@@ -78,41 +124,29 @@ func readRequest(path string) (*request.Request, error) {
 	return request.Decode(file)
 }
 
-// refuseUnsupported names what a request may ask for and this builder cannot do.
-func refuseUnsupported(r *request.Request) error {
-	var problems []ignition.Problem
-	if len(r.Extensions) > 0 {
-		problems = append(problems, ignition.Problem{Path: "spec.extensions",
-			Reason: "extensions are not supported yet; install the packages in the Containerfile"})
+// setTarget says where the image goes: to the repository of the request, or to
+// an image layout, under the same tag.
+func (j *job) setTarget(output string) error {
+	named, err := reference.ParseNamed(j.request.PushSpec)
+	if err != nil {
+		return fmt.Errorf("pushSpec: %w", err)
 	}
-	if r.KernelType != "" {
-		problems = append(problems, ignition.Problem{Path: "spec.kernelType",
-			Reason: fmt.Sprintf("kernel type %q is not supported yet", r.KernelType)})
+	if tagged, ok := named.(reference.Tagged); ok {
+		j.tag = tagged.Tag()
 	}
-	if len(problems) > 0 {
-		return &ignition.RefusedError{Problems: problems}
+	if output == "" {
+		j.repository = reference.TrimNamed(named).Name()
+		return nil
 	}
-	return nil
+	if !registry.IsLayout(output) {
+		return fmt.Errorf("output %q: only an image layout, oci:DIRECTORY, can take the place of the repository", output)
+	}
+	j.repository, err = registry.Layout(output[len("oci:"):])
+	return err
 }
 
-func makeLayer(r *request.Request) (*ignition.Layer, error) {
-	config, err := ignition.Parse(r.Ignition)
-	if err != nil {
-		return nil, &configError{err}
-	}
-	layer, err := ignition.NewLayer(config, ignition.DefaultBase(), r.KernelArguments)
-	if err != nil || layer.IsEmpty() {
-		return layer, err
-	}
-	problems, err := ignition.Lint(layer.Data)
-	if err != nil {
-		return nil, err
-	}
-	if len(problems) > 0 {
-		return nil, &ignition.RefusedError{Problems: problems}
-	}
-	return layer, nil
-}
+// pushSpec is the reference that the image gets.
+func (j *job) pushSpec() string { return registry.Named(j.repository, j.tag) }
 
 // configError is a MachineConfig that cannot be read.
 type configError struct{ err error }
@@ -124,14 +158,26 @@ func (e *configError) Unwrap() error { return e.err }
 // credentials of its own, also for reading back.
 func (j *job) access(repository string) registry.Access {
 	access := registry.Access{
-		AuthFile:     j.credentials.pull.path(),
-		TrustBundle:  j.trustBundle,
-		Architecture: j.request.Architecture,
+		AuthFile:      j.credentials.pull.path(),
+		TrustBundle:   j.trustBundle,
+		ContainersDir: j.containersDir,
+		Architecture:  j.request.Architecture,
+	}
+	if j.containersDir != "" && isFile(filepath.Join(j.containersDir, "policy.json")) {
+		access.PolicyFile = filepath.Join(j.containersDir, "policy.json")
 	}
 	if repository == j.repository {
 		access.AuthFile = j.credentials.push.path()
+		// What is written here is not signed: the policy is for what comes from
+		// elsewhere.
+		access.PolicyFile = ""
 	}
 	return access
+}
+
+// target is the repository that is pushed to, with the tags.
+func (j *job) target(tags ...string) registry.Target {
+	return registry.Target{Access: j.access(j.repository), Repository: j.repository, Tags: tags, Progress: j.out.copied()}
 }
 
 // source gives an image as the start of another.

@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds on what is kept of a step's output for the failure message.
@@ -19,6 +24,19 @@ type progress struct {
 	mutex sync.Mutex
 	out   io.Writer
 	kept  []string
+	// unended is true while a line that is written over stands on a terminal.
+	unended bool
+}
+
+// bars is where the library shows how many bytes of what it has pulled or
+// pushed. It moves the cursor for that, so it is shown on a terminal only.
+func (p *progress) bars() io.Writer {
+	if file, isFile := p.out.(*os.File); isFile {
+		if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
+			return file
+		}
+	}
+	return io.Discard
 }
 
 func newProgress(out io.Writer) *progress {
@@ -32,15 +50,54 @@ func newProgress(out io.Writer) *progress {
 func (p *progress) printf(format string, args ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if p.unended {
+		fmt.Fprint(p.out, clearLine)
+		p.unended = false
+	}
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
+// clearLine goes back to the start of a terminal's line and empties it.
+const clearLine = "\r\x1b[K"
+
+// copied gives a function that shows how many bytes of layers have been streamed:
+// on a terminal on one line, elsewhere with a line now and then.
+func (p *progress) copied() func(int64) {
+	terminal := p.bars() != io.Discard
+	every := copiedLines
+	if terminal {
+		every = copiedMoves
+	}
+	last := time.Now()
+	return func(bytes int64) {
+		if time.Since(last) < every {
+			return
+		}
+		last = time.Now()
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		if terminal {
+			fmt.Fprintf(p.out, clearLine+"  %.1f MB copied", float64(bytes)/1e6)
+			p.unended = true
+			return
+		}
+		fmt.Fprintf(p.out, "  %.1f MB copied\n", float64(bytes)/1e6)
+	}
+}
+
+// How often the bytes that were streamed are shown: often enough to see that it
+// goes on, seldom enough for a log.
+const (
+	copiedMoves = 200 * time.Millisecond
+	copiedLines = 10 * time.Second
+)
+
 // startStep says that a step begins and forgets the lines of the one before.
-func (p *progress) startStep(name string) {
+func (p *progress) startStep(name string, number, count int) {
 	p.mutex.Lock()
 	p.kept = nil
 	p.mutex.Unlock()
-	p.printf("step %s", name)
+	p.printf("step %s (%d of %d)", name, number, count)
 }
 
 // line writes one line of a program's output and keeps it.
@@ -79,8 +136,17 @@ func clean(text string) string {
 	return text
 }
 
-// lines gives a writer that passes whole lines on.
-func (p *progress) lines() *lineWriter { return &lineWriter{pass: p.line} }
+// lines gives a writer that passes whole lines on, but for those in which
+// buildah names what it has in its store.
+func (p *progress) lines() *lineWriter {
+	return &lineWriter{pass: func(text string) {
+		if !storeNames.MatchString(text) {
+			p.line(text)
+		}
+	}}
+}
+
+var storeNames = regexp.MustCompile(`^(--> ([0-9a-f]{12}|Pushing cache .*)|[0-9a-f]{64})$`)
 
 // maxLine bounds what is held of a line, in bytes: one without an end must not
 // fill the memory.

@@ -39,7 +39,7 @@ func TestProgressLines(t *testing.T) {
 func TestOnlyTheLastLinesOfAStepAreKept(t *testing.T) {
 	p := newProgress(nil)
 	p.line("of the step before")
-	p.startStep("user")
+	p.startStep("user", 3, 5)
 	for i := range 3 * keptLines {
 		p.line(fmt.Sprint(i))
 	}

@@ -47,9 +47,15 @@ func newLineTracker(plan *containerfiles.Plan, out *progress) *lineTracker {
 	return tracker
 }
 
+// rewind follows the text from its start again.
+func (t *lineTracker) rewind() { t.next, t.line, t.instruction = 0, 0, "" }
+
 // log is buildah's hook: a message is an instruction as the user wrote it, with
 // a summary of its heredocs behind.
 func (t *lineTracker) log(format string, args ...any) {
+	if t.plan.IsOwn {
+		return
+	}
 	message := strings.TrimSpace(fmt.Sprintf(format, args...))
 	if strings.HasPrefix(message, "COMMIT") {
 		return

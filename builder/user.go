@@ -2,20 +2,11 @@ package builder
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"go.podman.io/buildah"
 	"go.podman.io/buildah/define"
-	"go.podman.io/buildah/imagebuildah"
-	nettypes "go.podman.io/common/libnetwork/types"
-	"go.podman.io/image/v5/docker"
-	"go.podman.io/image/v5/docker/reference"
-	"go.podman.io/image/v5/types"
-	"golang.org/x/sys/unix"
 
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/containerfiles"
@@ -23,148 +14,91 @@ import (
 )
 
 // runUser builds the user's Containerfile and pushes the result without a tag.
-func runUser(ctx context.Context, job *job, _ *registry.Image) (*registry.Image, error) {
+func runUser(ctx context.Context, job *job, from *registry.Image) (*registry.Image, error) {
+	return inWorkshop(job, func(w *workshop) (*registry.Image, error) {
+		return w.buildAndPush(ctx, job.plan, from)
+	})
+}
+
+// inWorkshop gives work the local side of a build.
+func inWorkshop(job *job, work func(*workshop) (*registry.Image, error)) (*registry.Image, error) {
 	workshop, err := openWorkshop(job)
 	if err != nil {
 		return nil, err
 	}
 	defer workshop.close()
+	return work(workshop)
+}
+
+// buildAndPush builds a text, lints the result and pushes it without a tag.
+func (w *workshop) buildAndPush(ctx context.Context, plan *containerfiles.Plan, from *registry.Image) (*registry.Image, error) {
+	if err := w.copyLayers(ctx, from); err != nil {
+		return nil, err
+	}
 	var id string
 	var image *registry.Image
 	for _, part := range []struct {
 		name string
 		run  func() error
 	}{
-		{"built", func() (err error) { id, err = workshop.build(ctx); return err }},
-		{"linted", func() error { return workshop.lint(ctx, id) }},
-		{"pushed", func() (err error) { image, err = workshop.push(ctx, id); return err }},
+		{"built", func() (err error) { id, err = w.build(ctx, plan, from); return err }},
+		{"linted", func() error { return w.lint(ctx, id) }},
+		{"pushed", func() (err error) { image, err = w.push(ctx, id); return err }},
 	} {
 		started := time.Now()
 		if err := part.run(); err != nil {
 			return nil, err
 		}
-		job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
+		w.job.out.printf("  %s in %s", part.name, time.Since(started).Round(time.Millisecond))
 	}
 	return image, nil
 }
 
-// build runs the text and gives the id of the image in the store.
-func (w *workshop) build(ctx context.Context) (string, error) {
-	file := filepath.Join(w.scratch, "Containerfile")
-	if err := os.WriteFile(file, []byte(w.job.plan.Text), 0o600); err != nil {
-		return "", err
+// copyLayers brings the layers of the image below a text into the repository that
+// is pushed to.
+func (w *workshop) copyLayers(ctx context.Context, from *registry.Image) error {
+	if from.Repository == w.job.repository || registry.IsLayout(w.job.repository) {
+		return nil
 	}
-	tracker := newLineTracker(w.job.plan, w.job.out)
-	output := w.job.out.lines()
-	id, _, err := imagebuildah.BuildDockerfiles(ctx, w.store, w.buildOptions(tracker, output), file)
-	output.flush()
-	if err != nil {
-		return "", &userError{
-			line:        tracker.line,
-			instruction: tracker.instruction,
-			lastLines:   w.job.out.lastLines(),
-			err:         err,
-		}
+	to := w.job.target()
+	transfer, err := registry.CopyLayers(ctx, w.job.source(from), to)
+	if err == nil {
+		w.job.out.printf("  %s", transfer)
 	}
-	return id, nil
+	return err
 }
 
-func (w *workshop) buildOptions(tracker *lineTracker, output io.Writer) define.BuildOptions {
-	one := 1
-	return define.BuildOptions{
-		ContextDirectory:        filepath.Join(w.scratch, "context"),
-		AdditionalBuildContexts: w.contexts(),
-		Isolation:               define.IsolationChroot,
-		NamespaceOptions:        hostNetwork,
-		NetworkInterface:        noNetwork{},
-		OutputFormat:            define.OCIv1ImageManifest,
-		Compression:             define.Gzip,
-		SystemContext:           w.sys,
-		CommonBuildOpts:         commonOptions(),
-		PullPolicy:              define.PullIfMissing,
-		RemoveIntermediateCtrs:  true,
-		ForceRmIntermediateCtrs: true,
-		MaxPullPushRetries:      3,
-		PullPushRetryDelay:      registry.RetryDelay,
-		Jobs:                    &one, // the tracker follows one stage after the other
-		Log:                     tracker.log,
-		Out:                     output,
-		Err:                     output,
-		ReportWriter:            io.Discard,
-	}
-}
-
-// contexts are the images that the text knows by a short name. They are pulled
-// only if something refers to them.
-func (w *workshop) contexts() map[string]*define.AdditionalBuildContext {
-	images := map[string]string{
-		containerfiles.ContextBase:       w.job.base.Reference(),
-		containerfiles.ContextExtensions: w.job.request.ExtensionsImage,
-	}
-	if w.job.configs != nil {
-		images[containerfiles.ContextConfigs] = w.job.configs.Reference()
-	}
-	contexts := map[string]*define.AdditionalBuildContext{}
-	for name, image := range images {
-		if image != "" {
-			contexts[name] = &define.AdditionalBuildContext{IsImage: true, Value: image}
-		}
-	}
-	return contexts
-}
-
-// push sends an image of the store to the repository, without a tag.
+// push sends an image of the store to the repository, without a tag. What a
+// push that broke off had sent already is not sent again.
 func (w *workshop) push(ctx context.Context, id string) (*registry.Image, error) {
-	named, err := reference.ParseNamed(w.job.repository)
-	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w", w.job.repository, err)
+	tag := ""
+	if registry.IsLayout(w.job.repository) {
+		tag = "built-" + w.job.request.InputsHash
 	}
-	target, err := docker.NewReferenceUnknownDigest(named)
+	target, err := registry.PushReference(w.job.repository, tag)
 	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w", w.job.repository, err)
+		return nil, err
 	}
-	_, digest, err := buildah.Push(ctx, id, target, buildah.PushOptions{
-		Store:         w.store,
-		SystemContext: w.sys,
-		Compression:   define.Gzip,
-		ManifestType:  define.OCIv1ImageManifest,
-		RetryDelay:    registry.RetryDelay,
-		ReportWriter:  io.Discard,
-		Quiet:         true,
+	var digest digest.Digest
+	err = registry.Retry(ctx, func() error {
+		_, digest, err = buildah.Push(ctx, id, target, buildah.PushOptions{
+			Store:         w.store,
+			SystemContext: w.sys,
+			Compression:   define.Gzip,
+			ManifestType:  define.OCIv1ImageManifest,
+			RetryDelay:    registry.RetryDelay,
+			ReportWriter:  w.job.out.bars(),
+		})
+		return err
 	})
 	if err != nil {
 		return nil, registry.Wrap(w.job.repository, err)
 	}
-	return registry.Inspect(ctx, w.job.access(w.job.repository), w.job.repository+"@"+digest.String())
-}
-
-// hostNetwork: a RUN uses the pod's network; chroot isolation has no other.
-var hostNetwork = define.NamespaceOptions{{Name: "network", Host: true}}
-
-// noNetwork keeps buildah from looking for a helper program that sets up
-// networks. With the host's network none of its methods is called.
-type noNetwork struct{ nettypes.ContainerNetwork }
-
-// commonOptions sets the limits of a RUN to those of this process: buildah
-// would raise them, which takes a capability that a pod does not have.
-func commonOptions() *define.CommonBuildOptions {
-	return &define.CommonBuildOptions{
-		HTTPProxy:     true,
-		IdentityLabel: types.OptionalBoolFalse,
-		Ulimit:        ulimits(),
+	pushed := w.job.repository + "@" + digest.String()
+	if tag != "" {
+		pushed = registry.Named(w.job.repository, tag)
 	}
-}
-
-func ulimits() []string {
-	var limits []string
-	for name, resource := range map[string]int{"nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC} {
-		var limit unix.Rlimit
-		if err := unix.Getrlimit(resource, &limit); err != nil {
-			continue // buildah's own default then
-		}
-		limits = append(limits, fmt.Sprintf("%s=%d:%d", name, int64(limit.Cur), int64(limit.Max)))
-	}
-	return limits
+	return registry.Inspect(ctx, w.job.access(w.job.repository), pushed)
 }
 
 // missingExtensions refuses a text that refers to an extensions image where

@@ -3,7 +3,6 @@ package builder
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/imagemode/imagemode/registry"
 )
@@ -48,18 +47,17 @@ func checkImage(job *job, image *registry.Image) error {
 
 // runVerify refuses an image that could not boot a node, before it has a tag.
 func runVerify(_ context.Context, job *job, image *registry.Image) (*registry.Image, error) {
-	if image == nil || job.base == nil {
+	if image == nil || job.os == nil {
 		return nil, errNoImage
 	}
 	if err := checkImage(job, image); err != nil {
 		return nil, err
 	}
-	below, all := job.base.Parsed.RootFS.DiffIDs, image.Parsed.RootFS.DiffIDs
-	if len(all) < len(below) || !slices.Equal(below, all[:len(below)]) {
-		return nil, imageErrorf("image %s does not stand on the base %s: its lowest layers are others", image.Reference(), job.base.Reference())
+	if !image.StandsOn(job.os) {
+		return nil, imageErrorf("image %s does not stand on the base %s: its lowest layers are others", image.Reference(), job.os.Reference())
 	}
-	if len(all) != len(image.Layers) {
-		return nil, imageErrorf("image %s has %d layers, and its config knows %d", image.Reference(), len(image.Layers), len(all))
+	if known := len(image.Parsed.RootFS.DiffIDs); known != len(image.Layers) {
+		return nil, imageErrorf("image %s has %d layers, and its config knows %d", image.Reference(), len(image.Layers), known)
 	}
 	return image, nil
 }

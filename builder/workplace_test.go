@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if buildah.InitReexec() {
 		return
 	}
+	if status, ok := playIsolated(); ok {
+		os.Exit(status)
+	}
 	logrus.SetLevel(logrus.ErrorLevel)
 	code, err := runTests(m)
 	if err != nil {
@@ -77,6 +80,8 @@ type workplace struct {
 	request  request.Request
 	options  Options
 	output   bytes.Buffer
+	// shown is what the last build wrote.
+	shown string
 }
 
 func newWorkplace(t *testing.T, containerfile string) *workplace {
@@ -137,16 +142,22 @@ func (w *workplace) write(name string, content []byte) {
 	}
 }
 
-func (w *workplace) build() (request.Result, error) {
+func (w *workplace) writeRequest() {
 	w.t.Helper()
 	encoded, err := request.Encode(&w.request)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.write(request.FileRequest, encoded)
+}
+
+func (w *workplace) build() (request.Result, error) {
+	w.t.Helper()
+	w.writeRequest()
 	w.registry.Requests()
 	result, err := Build(context.Background(), w.options)
-	w.t.Log(w.output.String())
+	w.shown = w.output.String()
+	w.t.Log(w.shown)
 	w.output.Reset()
 	return result, err
 }

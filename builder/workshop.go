@@ -1,12 +1,15 @@
 package builder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"go.podman.io/buildah"
+	"go.podman.io/buildah/define"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
 
@@ -43,6 +46,9 @@ func openWorkshop(job *job) (*workshop, error) {
 	if w.sys, err = systemContext(job, cache); err == nil {
 		w.store, err = openStore(job.storage)
 	}
+	if err == nil {
+		err = w.dropOtherLayers()
+	}
 	if err != nil {
 		restore()
 		return nil, err
@@ -74,6 +80,60 @@ func openStore(directory string) (storage.Store, error) {
 		}
 	}
 	return store, nil
+}
+
+// dropOtherLayers empties a store that was kept from a build whose layers must
+// not be taken here: the library looks for layers in the store by their history
+// alone, and would take those of another rebuild.
+func (w *workshop) dropOtherLayers() error {
+	path := filepath.Join(w.job.storage, "salt")
+	salt := w.job.layers.salt
+	if kept, err := os.ReadFile(path); err == nil && string(kept) == salt {
+		return nil
+	}
+	images, err := w.store.Images()
+	if err != nil {
+		return fmt.Errorf("image storage: %w", err)
+	}
+	for _, image := range images {
+		if _, err := w.store.DeleteImage(image.ID, true); err != nil && !errors.Is(err, storage.ErrImageUnknown) {
+			return fmt.Errorf("image storage: removing %s: %w", image.ID, err)
+		}
+	}
+	return os.WriteFile(path, []byte(salt), 0o600)
+}
+
+// pull brings an image into the store and gives its id there.
+func (w *workshop) pull(ctx context.Context, image string) (string, error) {
+	id, err := buildah.Pull(ctx, image, buildah.PullOptions{
+		Store:         w.store,
+		SystemContext: w.sys,
+		PullPolicy:    define.PullIfMissing,
+		MaxRetries:    pullRetries,
+		RetryDelay:    registry.RetryDelay,
+		ReportWriter:  w.job.out.bars(),
+	})
+	return id, registry.Wrap(image, err)
+}
+
+// withFiles lets visit read the files of an image, which is pulled if need be.
+func (w *workshop) withFiles(ctx context.Context, image string, visit func(*os.Root) error) error {
+	id, err := w.pull(ctx, image)
+	if err != nil {
+		return err
+	}
+	directory, err := w.store.MountImage(id, nil, "")
+	if err != nil {
+		return fmt.Errorf("image storage: mounting %s: %w", image, err)
+	}
+	root, err := os.OpenRoot(directory)
+	if err == nil {
+		err = errors.Join(visit(root), root.Close())
+	}
+	if _, unmountErr := w.store.UnmountImage(id, false); unmountErr != nil {
+		err = errors.Join(err, fmt.Errorf("image storage: unmounting %s: %w", image, unmountErr))
+	}
+	return err
 }
 
 // setEnvironment keeps buildah from the host's own configuration and gives it
@@ -121,12 +181,8 @@ func systemContext(job *job, cache string) (*types.SystemContext, error) {
 	// Where a layer came from is remembered here, so that the push mounts the
 	// base's layers and does not compress and send them again.
 	sys.BlobInfoCacheDir = cache
-	policy, err := registry.PolicyFile(sys, filepath.Join(job.storage, "policy.json"))
-	if err != nil {
-		return nil, err
-	}
-	sys.SignaturePolicyPath = policy
-	return sys, nil
+	sys.SignaturePolicyPath, err = workshopPolicy(job, sys)
+	return sys, err
 }
 
 func (w *workshop) close() {

@@ -57,6 +57,8 @@ type Plan struct {
 	// Empty is true when the text adds nothing to what it starts from: no text,
 	// comments only, or a lone FROM. No user step is needed then.
 	Empty bool
+	// UsesBase is true when any stage needs the context base.
+	UsesBase bool
 	// UsesConfigs is true when any stage needs the context configs.
 	UsesConfigs bool
 	// UsesExtensions is true when anything refers to the extensions image.
@@ -64,8 +66,11 @@ type Plan struct {
 	// HasRun is true when any stage runs a program: its result is then not a
 	// function of the text alone, and a forced rebuild repeats it.
 	HasRun bool
-	// Text is what is built: the user's, with a FROM line put in if it had none.
+	// Text is what is built: the user's, with a FROM line put in if it had none,
+	// and with the defaults of arguments in its FROM lines.
 	Text string
+	// IsOwn is true for a text that no user wrote: its lines mean nothing to them.
+	IsOwn bool
 	// fromAt is the line of Text on which a FROM was put in; 0: none was.
 	fromAt int
 }
@@ -101,9 +106,18 @@ func Check(text string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	stages, err := parse(plan)
+	stages, arguments, err := parse(plan)
 	if err != nil {
 		return nil, err
+	}
+	changed, err := resolveFroms(plan, stages, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		if stages, _, err = parse(plan); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkStages(plan, stages); err != nil {
 		return nil, err
@@ -155,23 +169,23 @@ func withFrom(text string) (*Plan, error) {
 	}, nil
 }
 
-// parse reads the stages of plan.Text.
-func parse(plan *Plan) ([]instructions.Stage, error) {
+// parse reads the stages of plan.Text, and the arguments above them.
+func parse(plan *Plan) ([]instructions.Stage, []instructions.ArgCommand, error) {
 	parsed, err := parser.Parse(strings.NewReader(plan.Text))
 	if err != nil {
-		return nil, locate(plan, err)
+		return nil, nil, locate(plan, err)
 	}
 	for _, node := range parsed.AST.Children {
 		// Neither parser minds a RUN without a command; buildah fails on it late.
 		if strings.EqualFold(node.Value, "run") && node.Next == nil {
-			return nil, &Error{Line: plan.UserLine(node.StartLine), Message: "RUN needs a command"}
+			return nil, nil, &Error{Line: plan.UserLine(node.StartLine), Message: "RUN needs a command"}
 		}
 	}
-	stages, _, err := instructions.Parse(parsed.AST, nil)
+	stages, arguments, err := instructions.Parse(parsed.AST, nil)
 	if err != nil {
-		return nil, locate(plan, err)
+		return nil, nil, locate(plan, err)
 	}
-	return stages, nil
+	return stages, arguments, nil
 }
 
 // locate turns a parser's error into an Error with the user's line.

@@ -29,7 +29,7 @@ func TestCheckAccepts(t *testing.T) {
 		},
 		"a lone FROM base asks for nothing": {
 			text: "FROM base\n",
-			want: Plan{From: FromBase, Empty: true},
+			want: Plan{From: FromBase, UsesBase: true, Empty: true},
 		},
 		"a text without FROM continues configs": {
 			text: "RUN true\n",
@@ -45,11 +45,11 @@ func TestCheckAccepts(t *testing.T) {
 		},
 		"a final stage on base needs no configs": {
 			text: "FROM base AS final\nRUN true\n",
-			want: Plan{From: FromBase, HasRun: true},
+			want: Plan{From: FromBase, UsesBase: true, HasRun: true},
 		},
 		"a final stage that descends from base through another stage": {
 			text: "FROM base AS tools\nRUN true\nFROM tools AS final\nLABEL a=b\n",
-			want: Plan{From: FromBase, HasRun: true},
+			want: Plan{From: FromBase, UsesBase: true, HasRun: true},
 		},
 		"another image is a source of files": {
 			text: "FROM registry.example.com/golang:1 AS build\nRUN true\nFROM configs\nCOPY --from=build /a /a\n",
@@ -66,6 +66,18 @@ func TestCheckAccepts(t *testing.T) {
 		"heredocs": {
 			text: "FROM configs\nCOPY <<EOF /etc/a\nhello\nEOF\nRUN <<EOF\ntrue\nEOF\n",
 			want: Plan{From: FromConfigs, UsesConfigs: true, HasRun: true},
+		},
+		"a FROM by an argument with a default": {
+			text: "ARG B=configs\nFROM ${B} AS final\nRUN true\n",
+			want: Plan{From: FromConfigs, UsesConfigs: true, HasRun: true, Text: "ARG B=configs\nFROM configs AS final\nRUN true\n"},
+		},
+		"a FROM by an argument that is made from another": {
+			text: "ARG R=registry.example.com\nARG I=$R/tools\nFROM $I:1 AS tools\nFROM ${B:-base}\nCOPY --from=tools /a /a\n",
+			want: Plan{From: FromBase, UsesBase: true, Text: "ARG R=registry.example.com\nARG I=$R/tools\nFROM registry.example.com/tools:1 AS tools\nFROM base\nCOPY --from=tools /a /a\n"},
+		},
+		"a stage for the platform of the build is left to buildah": {
+			text: "FROM registry.example.com/tools:$TARGETARCH AS tools\nFROM base\nCOPY --from=tools /a /a\n",
+			want: Plan{From: FromBase, UsesBase: true, UsesExtensions: true},
 		},
 		"an argument in front of FROM": {
 			text: "ARG V=1\nFROM configs\nARG V\nRUN echo $V\n",
@@ -105,7 +117,8 @@ func TestCheckRefuses(t *testing.T) {
 		"a stage named like a context":              {"FROM configs\nFROM base AS extensions\n", 2, "cannot be named extensions"},
 		"a stage named like a context, in capitals": {"FROM base AS Configs\n", 1, "cannot be named configs"},
 		"a final stage from elsewhere":              {"FROM configs AS a\nRUN true\nFROM alpine\nRUN true\n", 3, "comes from alpine"},
-		"a final stage from an argument":            {"ARG B=configs\nFROM $B\n", 2, "only known when it is built"},
+		"a final stage from an argument":            {"ARG B\nFROM $B\n", 2, "only known when it is built"},
+		"a stage from an empty argument":            {"ARG B=\nFROM $B AS a\nFROM base\n", 2, "is empty"},
 		"a final stage from extensions":             {"FROM extensions\nRUN true\n", 1, "comes from extensions"},
 		"a COPY of files that are not there":        {"FROM configs\nCOPY a /a\n", 2, "no build context to copy a"},
 		"an ADD of files that are not there":        {"FROM configs\nADD a.tar /a\n", 2, "no build context to add a.tar"},

@@ -28,7 +28,7 @@ func checkStages(plan *Plan, stages []instructions.Stage) error {
 		plan.From = FromBase
 	case strings.Contains(root, "$"):
 		return stageError(plan, final, "the final stage comes from %s, which is only known when it is built; "+
-			"write FROM configs or FROM base", root)
+			"give the argument a default above the first FROM, or write FROM configs or FROM base", root)
 	default:
 		return stageError(plan, final, "the final stage comes from %s and would not be this pool's OS; "+
 			"it has to come from configs or base, other images can be used with COPY --from", root)
@@ -78,6 +78,8 @@ func checkCommand(plan *Plan, command instructions.Command) error {
 // uses notes a reference to one of the named contexts.
 func (p *Plan) uses(image string) {
 	switch {
+	case image == ContextBase:
+		p.UsesBase = true
 	case image == ContextConfigs:
 		p.UsesConfigs = true
 	case image == ContextExtensions:

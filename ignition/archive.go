@@ -8,23 +8,40 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/opencontainers/go-digest"
 )
 
+// whiteoutPrefix marks a name in a layer that takes away what the layers below
+// have: part of the OCI image specification.
+const whiteoutPrefix = ".wh."
+
 // entry is one thing in a layer.
 type entry struct {
 	// path is absolute and clean.
-	path string
-	kind byte // tar.TypeReg, tar.TypeDir or tar.TypeSymlink
-	mode int64
-	uid  int
-	gid  int
+	path  string
+	kind  byte // tar.TypeReg, tar.TypeDir or tar.TypeSymlink
+	mode  int64
+	owner owner
+	// given is what the config itself says of mode and owner. What is below /var
+	// keeps the rest as the node has it.
+	given given
 	// target of a link.
 	target string
 	data   []byte
+}
+
+type given struct{ mode, user, group bool }
+
+func newFile(path, content string) *entry {
+	return &entry{path: path, kind: tar.TypeReg, mode: 0o644, data: []byte(content)}
+}
+
+func newLink(path, target string) *entry {
+	return &entry{path: path, kind: tar.TypeSymlink, mode: 0o777, target: target}
 }
 
 // tree collects entries by path.
@@ -40,27 +57,36 @@ func (t tree) add(e *entry) error {
 	return nil
 }
 
+// takeAway hides what the layers below have at a path, unless this layer has
+// something there itself.
+func (t tree) takeAway(name string) {
+	if _, own := t[name]; own {
+		return
+	}
+	hidden := path.Join(path.Dir(name), whiteoutPrefix+path.Base(name))
+	t[hidden] = &entry{path: hidden, kind: tar.TypeReg}
+}
+
 // addParents names the directories above every entry: extraction makes missing
-// ones with a mode of its own choice.
-func (t tree) addParents(base Base) error {
+// ones with a mode of its own choice. parent makes the entry of a directory.
+func (t tree) addParents(parent func(dir string) (*entry, error)) error {
 	for _, e := range t.sorted() {
 		for dir := path.Dir(e.path); dir != "/"; dir = path.Dir(dir) {
-			switch parent, exists := t[dir]; {
-			case !exists:
-				t[dir] = &entry{path: dir, kind: tar.TypeDir, mode: base.directoryMode(dir)}
-			case parent.kind != tar.TypeDir:
-				return fmt.Errorf("%s is below %s, which is not a directory in the same config", e.path, dir)
+			above, exists := t[dir]
+			if exists && above.kind != tar.TypeDir {
+				return refuse(e.path, fmt.Errorf("it is below %s, which is not a directory in the same config", dir))
 			}
+			if exists {
+				continue
+			}
+			above, err := parent(dir)
+			if err != nil {
+				return err
+			}
+			t[dir] = above
 		}
 	}
 	return nil
-}
-
-func (b Base) directoryMode(dir string) int64 {
-	if mode, special := b.Modes[dir]; special {
-		return mode
-	}
-	return 0o755
 }
 
 // sorted gives the entries by path: parents come before what is in them.
@@ -116,8 +142,8 @@ func (e *entry) write(archive *tar.Writer) error {
 		Name:     name,
 		Linkname: e.target,
 		Mode:     e.mode,
-		Uid:      e.uid,
-		Gid:      e.gid,
+		Uid:      e.owner.uid,
+		Gid:      e.owner.gid,
 		Size:     int64(len(e.data)),
 		ModTime:  time.Unix(0, 0),
 	}
@@ -126,4 +152,10 @@ func (e *entry) write(archive *tar.Writer) error {
 	}
 	_, err := archive.Write(e.data)
 	return err
+}
+
+// hasWhiteoutName reports whether an element of a path means something else in
+// a layer than on a node.
+func hasWhiteoutName(name string) bool {
+	return strings.Contains(name, "/"+whiteoutPrefix)
 }

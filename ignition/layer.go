@@ -2,38 +2,17 @@ package ignition
 
 import (
 	"archive/tar"
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/opencontainers/go-digest"
 )
 
-// FilesPath is where the list of delivered files is in the image: JSON, a list
-// of DeliveredFile by path. The drift check of the agent reads it.
-const FilesPath = "/usr/lib/imagemode/files.json"
-
-// DeliveredFile is one thing that the config puts on a node.
-type DeliveredFile struct {
-	// Path as the config has it.
-	Path string `json:"path"`
-	// Mode is octal with four digits; empty for links.
-	Mode string `json:"mode,omitempty"`
-	UID  int    `json:"uid"`
-	GID  int    `json:"gid"`
-	// SHA256 of the content, 64 hex; files only.
-	SHA256 string `json:"sha256,omitempty"`
-	// Target of a link.
-	Target string `json:"target,omitempty"`
-	// Directory is true for a directory.
-	Directory bool `json:"directory,omitempty"`
-}
+// LayerVersion is raised when NewLayer makes another layer of the same input, so
+// that what was made before is not taken for it. Golden layers show when.
+const LayerVersion = 1
 
 // Layer is one layer of an image.
 type Layer struct {
@@ -46,243 +25,111 @@ type Layer struct {
 	Files []DeliveredFile
 }
 
-// IsEmpty reports whether the layer delivers nothing.
-func (l *Layer) IsEmpty() bool { return l.DiffID == "" }
-
 // NewLayer makes the layer of a config and of the kernel arguments of its
-// MachineConfig. A config that asks for what no image can hold is a
-// *RefusedError; so is content that does not decode. A config that asks for
-// nothing gives an empty layer without Data.
+// MachineConfig, for an image on base. What is live (see Split) is not in it.
+//
+// A config that asks for what no image can hold is a *RefusedError, and so is
+// content that does not decode. ErrBaseUnread says that base is asked what it
+// does not know; other errors of base come back as they are. A config that asks
+// for nothing has a layer, too: it removes what earlier ones put below /var.
 func NewLayer(config types.Config, base Base, kernelArguments []string) (*Layer, error) {
 	if problems := Refused(config); len(problems) > 0 {
 		return nil, &RefusedError{problems}
 	}
-	b := &layerBuilder{base: base, tree: tree{}}
-	for _, add := range []func(types.Config) error{b.addFiles, b.addDirectories, b.addLinks, b.addUnits} {
-		if err := add(config); err != nil {
+	config, _ = Split(config)
+	b := &layerBuilder{
+		config:   config,
+		base:     base,
+		accounts: newAccounts(config, base),
+		tree:     tree{},
+		regular:  map[string]*entry{},
+		inVar:    newVarContent(),
+	}
+	for _, add := range []func() error{
+		b.addUnits,
+		b.addAccounts,
+		b.addFiles,
+		b.addDirectories,
+		b.addLinks,
+		func() error { return b.addKernelArguments(kernelArguments) },
+	} {
+		if err := add(); err != nil {
 			return nil, err
 		}
-	}
-	if err := b.addKernelArguments(config, kernelArguments); err != nil {
-		return nil, err
 	}
 	return b.finish()
 }
 
 // layerBuilder collects what a layer holds.
 type layerBuilder struct {
-	base Base
-	tree tree
-	// tmpfiles are lines that put content in /var.
-	tmpfiles []string
-	files    []DeliveredFile
-	total    int
+	config   types.Config
+	base     Base
+	accounts *accounts
+	tree     tree
+	// regular are the files of the config by resolved path.
+	regular map[string]*entry
+	// inVar is what is put in place on the node.
+	inVar *varContent
+	// takenAway are paths that the base has and the image must not.
+	takenAway []string
+	files     []DeliveredFile
+	total     int
 }
 
 func refuse(path string, err error) error {
 	return &RefusedError{[]Problem{{path, err.Error()}}}
 }
 
-func (b *layerBuilder) addFiles(config types.Config) error {
-	for _, file := range config.Storage.Files {
-		if path.Clean(file.Path) == nodePullConfig {
-			continue
-		}
-		data, err := readContents(file.Contents)
-		if err != nil {
-			return refuse(file.Path, err)
-		}
-		e := newEntry(file.Node, tar.TypeReg, file.Mode, 0o644)
-		e.data = data
-		if err := b.add(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *layerBuilder) addDirectories(config types.Config) error {
-	for _, directory := range config.Storage.Directories {
-		if err := b.add(newEntry(directory.Node, tar.TypeDir, directory.Mode, 0o755)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *layerBuilder) addLinks(config types.Config) error {
-	for _, link := range config.Storage.Links {
-		e := newEntry(link.Node, tar.TypeSymlink, nil, 0o777)
-		e.target = *link.Target
-		if err := b.add(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newEntry makes an entry of what files, directories and links have in common.
-// Names of owners other than root were refused.
-func newEntry(node types.Node, kind byte, mode *int, defaultMode int64) *entry {
-	e := &entry{path: path.Clean(node.Path), kind: kind, mode: defaultMode}
-	if mode != nil {
-		e.mode = int64(*mode) & 0o7777
-	}
-	if node.User.ID != nil {
-		e.uid = *node.User.ID
-	}
-	if node.Group.ID != nil {
-		e.gid = *node.Group.ID
-	}
-	return e
-}
-
-func (b *layerBuilder) addUnits(config types.Config) error {
-	texts := unitTexts(config)
-	for _, u := range config.Systemd.Units {
-		if err := b.addUnit(u, texts); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *layerBuilder) addUnit(u types.Unit, texts map[string]string) error {
-	file := unitDir + "/" + u.Name
-	switch {
-	case isTrue(u.Mask):
-		if err := b.add(&entry{path: file, kind: tar.TypeSymlink, mode: 0o777, target: "/dev/null"}); err != nil {
-			return err
-		}
-	case u.Contents != nil && *u.Contents != "":
-		if err := b.add(&entry{path: file, kind: tar.TypeReg, mode: 0o644, data: []byte(*u.Contents)}); err != nil {
-			return err
-		}
-	}
-	for _, dropin := range u.Dropins {
-		if dropin.Contents == nil || *dropin.Contents == "" {
-			continue
-		}
-		e := &entry{path: file + ".d/" + dropin.Name, kind: tar.TypeReg, mode: 0o644, data: []byte(*dropin.Contents)}
-		if err := b.add(e); err != nil {
-			return err
-		}
-	}
-	if !isTrue(u.Enabled) || isTrue(u.Mask) {
-		return nil
-	}
-	return b.addInstallLinks(u.Name, texts)
-}
-
-func (b *layerBuilder) addInstallLinks(name string, texts map[string]string) error {
-	text, _ := installText(name, texts)
-	links, err := installLinks(name, text)
-	if err != nil {
-		return refuse(name, err)
-	}
-	for _, link := range links {
-		e := &entry{path: link.path, kind: tar.TypeSymlink, mode: 0o777, target: link.target}
-		if old, exists := b.tree[e.path]; exists && old.target == e.target {
-			continue // WantedBy= names one target twice
-		}
-		if err := b.add(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *layerBuilder) addKernelArguments(config types.Config, more []string) error {
-	arguments, err := kernelArguments(config, more)
-	if err != nil {
-		return refuse("kernelArguments", err)
-	}
-	if len(arguments) == 0 {
-		return nil
-	}
-	return b.tree.add(&entry{path: kargsPath, kind: tar.TypeReg, mode: 0o644, data: kargsFile(arguments)})
-}
-
 // add puts e where it can live and notes it as delivered.
-func (b *layerBuilder) add(e *entry) error {
+func (b *layerBuilder) add(at spot, e *entry) error {
 	if b.total += len(e.data); b.total > MaxTotalSize {
-		return refuse(e.path, fmt.Errorf("all files together have more than %d bytes", MaxTotalSize))
+		return refuse(at.path, fmt.Errorf("all files together have more than %d bytes", MaxTotalSize))
 	}
-	b.files = append(b.files, e.delivered())
-	resolved := b.base.resolve(e.path)
-	if e.kind == tar.TypeDir {
-		// A directory that is a link in the base stays one.
-		resolved = path.Dir(b.base.resolve(e.path + "/x"))
+	if at.place != inVar || e.kind != tar.TypeDir || e.given == (given{true, true, true}) {
+		// What is not said of a directory below /var is the node's: it cannot drift.
+		b.files = append(b.files, e.delivered(at.path))
 	}
-	switch place, reason := placeOf(resolved); place {
-	case nowhere:
-		return &RefusedError{[]Problem{{e.path, reason}}}
-	case inVar:
-		return b.addVar(e)
+	if at.place == inVar {
+		kept, err := b.inVar.deliver(at, e)
+		if err != nil || kept == nil {
+			return err
+		}
+		e = kept
 	}
-	moved := *e
-	moved.path = resolved
-	if err := b.tree.add(&moved); err != nil {
-		return refuse(e.path, err)
+	if e.owner.user != "" || e.owner.group != "" {
+		return refuse(at.path, errors.New("its owner is known by name only; use user.id and group.id"))
 	}
-	return nil
-}
-
-// addVar keeps the content of e in the image and has it put in place at boot.
-func (b *layerBuilder) addVar(e *entry) error {
-	switch e.kind {
-	case tar.TypeDir:
-		b.tmpfiles = append(b.tmpfiles, directoryLines(e)...)
-		return nil
-	case tar.TypeSymlink:
-		b.tmpfiles = append(b.tmpfiles, linkLines(e)...)
-		return nil
-	}
-	b.tmpfiles = append(b.tmpfiles, copyLines(e)...)
-	kept := *e
-	kept.path = keptBelow + e.path
-	// The copy gets its owner and mode by its line; the kept one is root's,
-	// and as closed as it will be, for it may be a secret.
-	kept.uid, kept.gid, kept.mode = 0, 0, e.mode&0o755
-	if err := b.tree.add(&kept); err != nil {
-		return refuse(e.path, err)
+	if err := b.tree.add(e); err != nil {
+		return refuse(at.path, err)
 	}
 	return nil
 }
 
-func (e *entry) delivered() DeliveredFile {
-	file := DeliveredFile{Path: e.path, UID: e.uid, GID: e.gid, Target: e.target, Directory: e.kind == tar.TypeDir}
-	if e.kind != tar.TypeSymlink {
-		file.Mode = fmt.Sprintf("%04o", e.mode)
+// addOwn adds what the config did not ask for by its path.
+func (b *layerBuilder) addOwn(e *entry) error {
+	if err := b.tree.add(e); err != nil {
+		return refuse(e.path, errors.New("the path is imagemode's own"))
 	}
-	if e.kind == tar.TypeReg {
-		sum := sha256.Sum256(e.data)
-		file.SHA256 = hex.EncodeToString(sum[:])
-	}
-	return file
+	return nil
 }
 
 // finish adds what belongs to the layer as a whole and packs it.
 func (b *layerBuilder) finish() (*Layer, error) {
-	if len(b.tree) == 0 && len(b.tmpfiles) == 0 {
-		return &Layer{}, nil
+	own := append(b.inVar.entries(), b.orderEarlyUnits()...)
+	list, err := encodeFiles(b.files)
+	if err != nil {
+		return nil, err
 	}
-	if len(b.tmpfiles) > 0 {
-		lines := &entry{path: tmpfilesPath, kind: tar.TypeReg, mode: 0o644, data: []byte(strings.Join(b.tmpfiles, ""))}
-		if err := b.tree.add(lines); err != nil {
-			return nil, refuse(tmpfilesPath, err)
+	for _, e := range append(own, newFile(FilesPath, string(list))) {
+		if err := b.addOwn(e); err != nil {
+			return nil, err
 		}
 	}
-	sortFiles(b.files)
-	list, err := json.MarshalIndent(b.files, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("listing the delivered files: %w", err)
+	for _, path := range b.takenAway {
+		b.tree.takeAway(path)
 	}
-	if err := b.tree.add(&entry{path: FilesPath, kind: tar.TypeReg, mode: 0o644, data: append(list, '\n')}); err != nil {
-		return nil, refuse(FilesPath, err)
-	}
-	if err := b.tree.addParents(b.base); err != nil {
-		return nil, refuse("storage", err)
+	if err := b.tree.addParents(b.parent); err != nil {
+		return nil, err
 	}
 	packed, err := b.tree.pack()
 	if err != nil {
@@ -291,6 +138,21 @@ func (b *layerBuilder) finish() (*Layer, error) {
 	return &Layer{Data: packed.data, Digest: packed.digest, DiffID: packed.diffID, Files: b.files}, nil
 }
 
-func sortFiles(files []DeliveredFile) {
-	slices.SortFunc(files, func(a, b DeliveredFile) int { return cmp.Compare(a.Path, b.Path) })
+// ownDirectories are not in any base.
+var ownDirectories = []string{ownDir, path.Dir(keptLinked), path.Dir(keptCopied)}
+
+// parent makes the entry of a directory that is not in the config.
+func (b *layerBuilder) parent(dir string) (*entry, error) {
+	if kept := b.inVar.keep(dir); kept != nil {
+		return kept, nil
+	}
+	e := &entry{path: dir, kind: tar.TypeDir, mode: 0o755}
+	for _, own := range ownDirectories {
+		if isBelow(dir, own) {
+			return e, nil
+		}
+	}
+	silent, err := b.directoryAttributes(spot{dir, dir, inImage})
+	e.mode, e.owner = silent.mode, silent.owner
+	return e, err
 }

@@ -1,80 +1,57 @@
 package ignition
 
 import (
+	"archive/tar"
+	"fmt"
 	"path"
 	"strings"
 )
 
-// Base is what the conversion knows of the base image.
-type Base struct {
-	// Links are the base's symbolic links near the root: absolute path to
-	// absolute target. A path below one is looked at where it leads.
-	Links map[string]string
-	// Modes are directories of the base that are not 0755 root:root. A layer has
-	// to name the directories above its files, and would open these otherwise.
-	Modes map[string]int64
-}
-
-// DefaultBase describes the base images of the ostree family, and what is laid
-// out like them.
-func DefaultBase() Base {
-	return Base{
-		Links: map[string]string{
-			"/bin":       "/usr/bin",
-			"/sbin":      "/usr/sbin",
-			"/lib":       "/usr/lib",
-			"/lib64":     "/usr/lib64",
-			"/home":      "/var/home",
-			"/media":     "/run/media",
-			"/mnt":       "/var/mnt",
-			"/opt":       "/var/opt",
-			"/root":      "/var/roothome",
-			"/srv":       "/var/srv",
-			"/usr/local": "/var/usrlocal",
-			"/var/run":   "/run",
-			"/var/lock":  "/run/lock",
-			"/var/mail":  "/var/spool/mail",
-		},
-		Modes: map[string]int64{
-			"/etc/audit":                             0o750,
-			"/etc/audit/rules.d":                     0o750,
-			"/etc/firewalld":                         0o750,
-			"/etc/ipsec.d":                           0o700,
-			"/etc/NetworkManager/system-connections": 0o700,
-			"/etc/polkit-1/rules.d":                  0o700,
-			"/etc/sudoers.d":                         0o750,
-		},
-	}
-}
-
 // maxLinks bounds how many links a path may lead through, as the kernel does.
 const maxLinks = 40
 
-// resolve follows the base's links in the directories of name and cleans it.
+// resolve cleans name and follows the base's links in the directories of it.
 // The last element is not followed: it is what gets replaced.
-func (b Base) resolve(name string) string {
-	name = path.Clean("/" + name)
+func resolve(base Base, name string) (string, error) {
+	resolved := path.Clean("/" + name)
 	for range maxLinks {
-		next, followed := b.followOne(name)
-		if !followed {
-			return name
+		next, err := followOne(base, resolved)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
 		}
-		name = next
+		if next == "" {
+			return resolved, nil
+		}
+		resolved = next
 	}
-	return name
+	return "", refuse(name, fmt.Errorf("it leads through more than %d links of the base image", maxLinks))
 }
 
-// followOne replaces the uppermost link among the parents of name.
-func (b Base) followOne(name string) (string, bool) {
+// resolveAll is resolve with the last element followed, too.
+func resolveAll(base Base, name string) (string, error) {
+	below, err := resolve(base, name+"/x")
+	return path.Dir(below), err
+}
+
+// followOne replaces the uppermost link among the parents of name; "": there is
+// none.
+func followOne(base Base, name string) (string, error) {
 	for i := 1; i < len(name); i++ {
 		if name[i] != '/' {
 			continue
 		}
-		if target, isLink := b.Links[name[:i]]; isLink {
-			return path.Join(target, name[i:]), true
+		found, err := findKnown(base, name[:i])
+		switch {
+		case err != nil:
+			return "", err
+		case found == nil || found.Kind != tar.TypeSymlink:
+			continue
+		case path.IsAbs(found.Target):
+			return path.Join(found.Target, name[i:]), nil
 		}
+		return path.Join(path.Dir(name[:i]), found.Target, name[i:]), nil
 	}
-	return name, false
+	return "", nil
 }
 
 // place is where content of a path can live.
@@ -90,23 +67,23 @@ const (
 )
 
 // unreachable are trees in which a layer's content is not seen on a booted host.
-var unreachable = map[string]string{
-	"/boot":    "belongs to the boot loader; an image cannot hold it",
-	"/dev":     "is made at every boot; an image cannot hold it",
-	"/ostree":  "belongs to the host's deployments; an image cannot hold it",
-	"/proc":    "is made at every boot; an image cannot hold it",
-	"/run":     "is empty at every boot; use a tmpfiles.d file in /etc/tmpfiles.d",
-	"/sys":     "is made at every boot; an image cannot hold it",
-	"/sysroot": "belongs to the host's deployments; an image cannot hold it",
-	"/tmp":     "is empty at every boot; use a tmpfiles.d file in /etc/tmpfiles.d",
-	"/usr/etc": "is the host's own copy of /etc; write the path below /etc",
+var unreachable = []struct{ tree, reason string }{
+	{"/boot", "belongs to the boot loader; an image cannot hold it"},
+	{"/dev", "is made at every boot; an image cannot hold it"},
+	{"/ostree", "belongs to the host's deployments; an image cannot hold it"},
+	{"/proc", "is made at every boot; an image cannot hold it"},
+	{"/run", "is empty at every boot; use a tmpfiles.d file in /etc/tmpfiles.d"},
+	{"/sys", "is made at every boot; an image cannot hold it"},
+	{"/sysroot", "belongs to the host's deployments; an image cannot hold it"},
+	{"/tmp", "is empty at every boot; use a tmpfiles.d file in /etc/tmpfiles.d"},
+	{"/usr/etc", "is the host's own copy of /etc; write the path below /etc"},
 }
 
 // placeOf says where the content of a resolved path can live, and why nowhere.
 func placeOf(resolved string) (place, string) {
-	for tree, reason := range unreachable {
-		if isBelow(resolved, tree) {
-			return nowhere, tree + " " + reason
+	for _, u := range unreachable {
+		if isBelow(resolved, u.tree) {
+			return nowhere, u.tree + " " + u.reason
 		}
 	}
 	switch {
@@ -120,10 +97,34 @@ func placeOf(resolved string) (place, string) {
 
 // isBelow reports whether name is tree or something in it.
 func isBelow(name, tree string) bool {
-	return name == tree || strings.HasPrefix(name, tree+"/")
+	return name == tree || strings.HasPrefix(name, tree) && name[len(tree)] == '/'
 }
 
-// nodePullConfig is the kubelet's pull secret. On OpenShift it stands in the
-// rendered config. A secret does not belong in an image, and nodes have it
-// already: it is left out.
-const nodePullConfig = "/var/lib/kubelet/config.json"
+// spot is where something of a config goes.
+type spot struct {
+	// path as the config has it, cleaned.
+	path string
+	// resolved is path as the base's links lead it.
+	resolved string
+	// place of resolved: inImage or inVar.
+	place place
+}
+
+// locate finds the spot of a path. A directory that is a link in the base stays
+// one: it is the directory it leads to that is meant.
+func locate(base Base, name string, kind byte) (spot, error) {
+	follow := resolve
+	if kind == tar.TypeDir {
+		follow = resolveAll
+	}
+	found := spot{path: path.Clean(name)}
+	var err error
+	if found.resolved, err = follow(base, found.path); err != nil {
+		return spot{}, err
+	}
+	var reason string
+	if found.place, reason = placeOf(found.resolved); found.place == nowhere {
+		return spot{}, &RefusedError{[]Problem{{found.path, reason}}}
+	}
+	return found, nil
+}

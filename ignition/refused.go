@@ -1,6 +1,9 @@
 package ignition
 
 import (
+	"archive/tar"
+	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -15,14 +18,14 @@ var checks = []func(types.Config) []Problem{
 	refusedLinks,
 	refusedUnits,
 	refusedPasswd,
-	refusedKernelArguments,
 	refusedIgnition,
 }
 
-// Refused names everything in a config that no image can hold, or that is not
-// delivered yet. It needs no base image, so that a config is refused when it is
-// rendered and not when it is built. Paths are looked at as the links of
-// DefaultBase lead them.
+// Refused names everything in a config that no image can hold, as far as it can
+// be told without the base image: so a config is refused when it is rendered and
+// not when it is built. Paths are looked at as DefaultBase leads them. Content
+// is not decoded. What depends on the image (the number of an owner, a unit that
+// is enabled) NewLayer refuses.
 func Refused(config types.Config) []Problem {
 	var problems []Problem
 	for _, check := range checks {
@@ -55,28 +58,26 @@ func refusedStorage(config types.Config) []Problem {
 func refusedFiles(config types.Config) []Problem {
 	var problems []Problem
 	for _, file := range config.Storage.Files {
-		problems = append(problems, refusedNode(file.Node)...)
-		switch {
-		case len(file.Append) > 0:
-			problems = append(problems, problemf(file.Path, "append is not supported yet; write the whole file with contents"))
-		case file.Contents.Source == nil:
-			problems = append(problems, problemf(file.Path,
-				"contents.source is missing, which keeps the content of a file that exists; write data:, for an empty file"))
-		default:
-			problems = append(problems, refusedSource(file.Path, file.Contents)...)
+		problems = append(problems, refusedNode(file.Node, tar.TypeReg)...)
+		problems = append(problems, refusedSource(file.Path, "contents", file.Contents)...)
+		for i, fragment := range file.Append {
+			problems = append(problems, refusedSource(file.Path, fmt.Sprintf("append[%d]", i), fragment)...)
+		}
+		if destinationOf(file.Path) == toNode && (file.Contents.Source == nil || len(file.Append) > 0) {
+			problems = append(problems, problemf(file.Path, "it is taken over by running nodes, which need the whole file: give contents, without append"))
 		}
 	}
 	return problems
 }
 
 // refusedSource refuses content that is not in the config itself.
-func refusedSource(path string, contents types.Resource) []Problem {
-	if source := *contents.Source; source != "" && !strings.HasPrefix(source, "data:") {
+func refusedSource(path, field string, resource types.Resource) []Problem {
+	if source := textOf(resource.Source); source != "" && !strings.HasPrefix(source, "data:") {
 		scheme, _, _ := strings.Cut(source, ":")
-		return []Problem{problemf(path, "contents.source is fetched by %s; only data: URLs are the same in every build", scheme)}
+		return []Problem{problemf(path, "%s.source is fetched by %s; only data: URLs are the same in every build", field, scheme)}
 	}
-	if compression := contents.Compression; compression != nil && *compression != "" && *compression != "gzip" {
-		return []Problem{problemf(path, "contents.compression %q is not known, gzip is", *compression)}
+	if compression := textOf(resource.Compression); compression != "" && compression != "gzip" {
+		return []Problem{problemf(path, "%s.compression %q is not known, gzip is", field, compression)}
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func refusedSource(path string, contents types.Resource) []Problem {
 func refusedDirectories(config types.Config) []Problem {
 	var problems []Problem
 	for _, directory := range config.Storage.Directories {
-		problems = append(problems, refusedNode(directory.Node)...)
+		problems = append(problems, refusedNode(directory.Node, tar.TypeDir)...)
 	}
 	return problems
 }
@@ -92,10 +93,8 @@ func refusedDirectories(config types.Config) []Problem {
 func refusedLinks(config types.Config) []Problem {
 	var problems []Problem
 	for _, link := range config.Storage.Links {
-		problems = append(problems, refusedNode(link.Node)...)
+		problems = append(problems, refusedNode(link.Node, tar.TypeSymlink)...)
 		switch {
-		case link.Hard != nil && *link.Hard:
-			problems = append(problems, problemf(link.Path, "hard links are not supported yet; use a symbolic link"))
 		case link.Target == nil || *link.Target == "":
 			problems = append(problems, problemf(link.Path, "target is missing"))
 		case !isText(*link.Target):
@@ -106,57 +105,56 @@ func refusedLinks(config types.Config) []Problem {
 }
 
 // refusedNode checks what files, directories and links have in common.
-func refusedNode(node types.Node) []Problem {
+func refusedNode(node types.Node, kind byte) []Problem {
 	if !isText(node.Path) {
 		return []Problem{problemf(node.Path, "the path %q is not UTF-8 text", node.Path)}
 	}
+	if hasWhiteoutName(node.Path) {
+		return []Problem{problemf(node.Path, "names that begin with %s take other files away in an image", whiteoutPrefix)}
+	}
 	var problems []Problem
-	if place, reason := placeOf(DefaultBase().resolve(node.Path)); place == nowhere {
-		problems = append(problems, Problem{node.Path, reason})
+	if _, err := locate(ostreeBase, node.Path, kind); err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			problems = append(problems, Problem{node.Path, refused.Problems[0].Reason})
+		}
 	}
-	if name := node.User.Name; name != nil && *name != "" && *name != "root" {
-		problems = append(problems, problemf(node.Path, "user.name %q: owners by name are not supported yet; use user.id", *name))
+	for _, name := range []*string{node.User.Name, node.Group.Name} {
+		if text := textOf(name); text != "" && !ownerName.MatchString(text) {
+			problems = append(problems, problemf(node.Path, "%q is not the name of a user or group", text))
+		}
 	}
-	if name := node.Group.Name; name != nil && *name != "" && *name != "root" {
-		problems = append(problems, problemf(node.Path, "group.name %q: owners by name are not supported yet; use group.id", *name))
+	for _, id := range []*int{node.User.ID, node.Group.ID} {
+		if id != nil && (*id < 0 || *id > maxOwner) {
+			problems = append(problems, problemf(node.Path, "%d is not the number of a user or group", *id))
+		}
 	}
 	return problems
 }
 
-func refusedPasswd(config types.Config) []Problem {
+// maxOwner is the highest number of a user or group; the one above means none.
+const maxOwner = 1<<32 - 2
+
+func refusedUnits(config types.Config) []Problem {
+	units := newUnitSet(config, ostreeBase)
 	var problems []Problem
-	for _, user := range config.Passwd.Users {
-		where := "passwd.users[" + user.Name + "]"
-		if user.PasswordHash != nil && *user.PasswordHash != "" {
-			problems = append(problems, problemf(where, "passwordHash would be readable in the image, and /etc/shadow is the host's own; use SSH keys"))
+	for _, u := range config.Systemd.Units {
+		if !unitName.MatchString(u.Name) {
+			problems = append(problems, problemf(u.Name, "%q is not the name of a unit", u.Name))
+			continue
 		}
-		if len(user.SSHAuthorizedKeys) > 0 {
-			problems = append(problems, problemf(where, "sshAuthorizedKeys are not supported yet"))
+		for _, dropin := range u.Dropins {
+			if !dropinName.MatchString(dropin.Name) || !isText(dropin.Name) {
+				problems = append(problems, problemf(u.Name, "%q is not the name of a drop-in (name.conf)", dropin.Name))
+			}
 		}
-		if isAccount(user) {
-			problems = append(problems, problemf(where, "users are not supported yet; use a sysusers.d file in /etc/sysusers.d"))
+		if own := units.own(u.Name); own != nil && isTrue(u.Enabled) && !isTrue(u.Mask) {
+			if _, err := own.installation(); err != nil {
+				problems = append(problems, Problem{u.Name, err.Error()})
+			}
 		}
-	}
-	for _, group := range config.Passwd.Groups {
-		problems = append(problems, problemf("passwd.groups["+group.Name+"]",
-			"groups are not supported yet; use a sysusers.d file in /etc/sysusers.d"))
 	}
 	return problems
-}
-
-// isAccount reports whether a user entry asks for more than a password or
-// keys: an entry with a name alone, as is common for core, changes nothing.
-func isAccount(user types.PasswdUser) bool {
-	return user.UID != nil || user.Gecos != nil || user.HomeDir != nil || user.Shell != nil || user.PrimaryGroup != nil ||
-		user.ShouldExist != nil || user.System != nil || user.NoCreateHome != nil || user.NoLogInit != nil ||
-		user.NoUserGroup != nil || len(user.Groups) > 0
-}
-
-func refusedKernelArguments(config types.Config) []Problem {
-	if len(config.KernelArguments.ShouldNotExist) == 0 {
-		return nil
-	}
-	return []Problem{problemf("kernelArguments.shouldNotExist", "an image can add kernel arguments and not take any away")}
 }
 
 // refusedIgnition: a config that pulls in others is not known when it is built.

@@ -1,12 +1,13 @@
 package ignition
 
 import (
+	"archive/tar"
+	"errors"
 	"fmt"
-	"path"
 	"regexp"
+	"slices"
 	"strings"
 
-	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 )
 
@@ -14,231 +15,219 @@ import (
 // base's own, and follow the image by the merge of /etc.
 const unitDir = "/etc/systemd/system"
 
+// presetPath says the same as the links, for the first boot of a new machine:
+// systemd goes by presets then.
+const presetPath = "/usr/lib/systemd/system-preset/20-imagemode.preset"
+
 var (
-	unitName   = regexp.MustCompile(`^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]*)?\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$`)
-	dropinName = regexp.MustCompile(`^[^/\x00\n]+\.conf$`)
+	unitName   = regexp.MustCompile(`^[A-Za-z0-9:_\\-][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]*)?\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$`)
+	dropinName = regexp.MustCompile(`^[^./\x00\n][^/\x00\n]*\.conf$`)
 )
 
-// refusedUnits checks names, and the enabling of units whose text is not in
-// the config: their [Install] section is in the base image.
-func refusedUnits(config types.Config) []Problem {
-	texts := unitTexts(config)
-	var problems []Problem
-	for _, u := range config.Systemd.Units {
-		if !unitName.MatchString(u.Name) {
-			problems = append(problems, problemf(u.Name, "%q is not the name of a unit", u.Name))
+func (b *layerBuilder) addUnits() error {
+	units := newUnitSet(b.config, b.base)
+	for _, u := range b.config.Systemd.Units {
+		if err := b.addUnit(u); err != nil {
+			return err
+		}
+		if isTrue(u.Mask) {
 			continue
 		}
-		for _, dropin := range u.Dropins {
-			if !dropinName.MatchString(dropin.Name) || !isText(dropin.Name) {
-				problems = append(problems, problemf(u.Name, "%q is not the name of a drop-in (name.conf)", dropin.Name))
+		for _, step := range []func(types.Unit, *unitSet) error{b.unmask, b.enableOrDisable} {
+			if err := step(u, units); err != nil {
+				return err
 			}
 		}
-		problems = append(problems, refusedEnabling(u, texts)...)
 	}
-	return problems
-}
-
-func refusedEnabling(u types.Unit, texts map[string]string) []Problem {
-	if isTrue(u.Mask) || u.Enabled == nil {
-		return nil
-	}
-	text, known := installText(u.Name, texts)
-	switch {
-	case known && *u.Enabled:
-		if _, err := installLinks(u.Name, text); err != nil {
-			return []Problem{{u.Name, err.Error()}}
-		}
-	case known:
-		// Not enabled and its text is ours: no link is made, and none is there.
-	case *u.Enabled:
-		return []Problem{problemf(u.Name, "enabled needs the unit's [Install] section, and units of the base image are not read yet; "+
-			"give its contents, or a link in %s/<target>.wants", unitDir)}
-	default:
-		return []Problem{problemf(u.Name, "a unit of the base image cannot be disabled yet; set mask: true")}
+	if presets := presetLines(b.config.Systemd.Units); presets != "" {
+		return b.addOwn(newFile(presetPath, presets))
 	}
 	return nil
 }
 
-// unitTexts gives the text of every unit of the config, with its drop-ins.
-func unitTexts(config types.Config) map[string]string {
-	texts := map[string]string{}
-	for _, u := range config.Systemd.Units {
-		if u.Contents == nil || *u.Contents == "" {
-			continue
+// addUnit delivers what the config has of a unit: its text, its drop-ins, or
+// the link that masks it.
+func (b *layerBuilder) addUnit(u types.Unit) error {
+	file := unitDir + "/" + u.Name
+	var entries []*entry
+	switch {
+	case isTrue(u.Mask):
+		entries = append(entries, newLink(file, "/dev/null"))
+	case hasText(u.Contents):
+		entries = append(entries, newFile(file, *u.Contents))
+	}
+	for _, dropin := range u.Dropins {
+		if hasText(dropin.Contents) {
+			entries = append(entries, newFile(file+".d/"+dropin.Name, *dropin.Contents))
 		}
-		text := *u.Contents
-		for _, dropin := range u.Dropins {
-			if dropin.Contents != nil {
-				text += "\n" + *dropin.Contents
-			}
+	}
+	for _, e := range entries {
+		if err := b.addAt(e); err != nil {
+			return err
 		}
-		texts[u.Name] = text
 	}
-	return texts
+	return nil
 }
 
-// installText gives the text of a unit, or of the template it is an instance of.
-func installText(name string, texts map[string]string) (string, bool) {
-	if text, known := texts[name]; known {
-		return text, true
-	}
-	prefix, instance, suffix := splitUnitName(name)
-	if instance == "" {
-		return "", false
-	}
-	text, known := texts[prefix+"@"+suffix]
-	return text, known
-}
-
-// splitUnitName splits foo@bar.service into foo, bar and .service.
-func splitUnitName(name string) (prefix, instance, suffix string) {
-	suffix = path.Ext(name)
-	prefix, instance, _ = strings.Cut(strings.TrimSuffix(name, suffix), "@")
-	return prefix, instance, suffix
-}
-
-// unitLink is one link of systemctl enable, both paths absolute.
-type unitLink struct{ path, target string }
-
-// installLinks makes the links that systemctl enable would make for a unit.
-func installLinks(name, text string) ([]unitLink, error) {
-	install, err := readInstall(text)
+// addAt delivers e at its own path.
+func (b *layerBuilder) addAt(e *entry) error {
+	at, err := locate(b.base, e.path, e.kind)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	prefix, instance, suffix := splitUnitName(name)
-	source := unitDir + "/" + name
-	linked := name
-	if strings.Contains(name, "@") {
-		source = unitDir + "/" + prefix + "@" + suffix
-		if instance == "" {
-			instance = install.defaultInstance
-			linked = prefix + "@" + instance + suffix
-		}
-		if instance == "" {
-			return nil, fmt.Errorf("a template is enabled by an instance; name one, or set DefaultInstance= in [Install]")
-		}
-	}
-	expand := func(word string) (string, error) { return expandSpecifiers(word, prefix, instance, linked) }
-	var links []unitLink
-	for _, word := range install.aliases {
-		alias, err := expandUnitName(word, expand)
-		if err != nil {
-			return nil, fmt.Errorf("Alias=%s: %w", word, err)
-		}
-		links = append(links, unitLink{unitDir + "/" + alias, source})
-	}
-	for _, wanted := range install.wanted {
-		parent, err := expandUnitName(wanted.name, expand)
-		if err != nil {
-			return nil, fmt.Errorf("%s=%s: %w", wanted.key, wanted.name, err)
-		}
-		links = append(links, unitLink{unitDir + "/" + parent + wanted.directory + "/" + linked, source})
-	}
-	return links, nil
+	moved := *e
+	moved.path = at.resolved
+	return b.add(at, &moved)
 }
 
-// install is what an [Install] section says.
-type install struct {
-	aliases         []string
-	wanted          []wanted
-	defaultInstance string
-}
-
-// wanted is one unit that pulls the installed one in.
-type wanted struct{ key, name, directory string }
-
-var wantedDirectories = map[string]string{
-	"WantedBy":   ".wants",
-	"RequiredBy": ".requires",
-	"UpheldBy":   ".upholds",
-}
-
-// readInstall reads the [Install] sections of a unit's text. An empty
-// assignment takes back what stood before, as in systemd.
-func readInstall(text string) (install, error) {
-	options, err := unit.DeserializeOptions(strings.NewReader(text))
-	if err != nil {
-		return install{}, fmt.Errorf("its text is not that of a unit: %w", err)
-	}
-	var found install
-	for _, option := range options {
-		if option.Section != "Install" {
-			continue
-		}
-		words := strings.Fields(option.Value)
-		switch option.Name {
-		case "Alias":
-			found.aliases = appendOrReset(found.aliases, words)
-		case "DefaultInstance":
-			found.defaultInstance = option.Value
-		case "WantedBy", "RequiredBy", "UpheldBy":
-			found.addWanted(option.Name, words)
-		case "Also":
-			return install{}, fmt.Errorf("Also=%s is not supported yet; enable each unit by itself", option.Value)
-		}
-	}
-	return found, nil
-}
-
-func appendOrReset(list, words []string) []string {
-	if len(words) == 0 {
+// unmask takes away the link by which the base masks a unit that the config
+// says is not.
+func (b *layerBuilder) unmask(u types.Unit, _ *unitSet) error {
+	if u.Mask == nil || hasText(u.Contents) {
 		return nil
 	}
-	return append(list, words...)
-}
-
-func (i *install) addWanted(key string, words []string) {
-	if len(words) == 0 {
-		var kept []wanted
-		for _, w := range i.wanted {
-			if w.key != key {
-				kept = append(kept, w)
-			}
-		}
-		i.wanted = kept
-	}
-	for _, word := range words {
-		i.wanted = append(i.wanted, wanted{key: key, name: word, directory: wantedDirectories[key]})
-	}
-}
-
-func expandUnitName(word string, expand func(string) (string, error)) (string, error) {
-	name, err := expand(word)
+	link, err := resolve(b.base, unitDir+"/"+u.Name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if !unitName.MatchString(name) {
-		return "", fmt.Errorf("%q is not the name of a unit", name)
+	found, err := b.base.Find(link)
+	if err != nil {
+		return fmt.Errorf("unit %s: mask: %w", u.Name, err)
 	}
-	return name, nil
+	if found.isLinkTo("/dev/null") {
+		b.takenAway = append(b.takenAway, link)
+	}
+	return nil
 }
 
-// expandSpecifiers replaces the specifiers of systemd.unit(5) that do not
-// depend on the machine.
-func expandSpecifiers(word, prefix, instance, full string) (string, error) {
-	values := map[byte]string{
-		'%': "%", 'i': instance, 'n': full, 'p': prefix,
-		'N': strings.TrimSuffix(full, path.Ext(full)),
+func (b *layerBuilder) enableOrDisable(u types.Unit, units *unitSet) error {
+	switch {
+	case u.Enabled == nil:
+		return nil
+	case *u.Enabled:
+		return b.enable(u.Name, units, map[string]bool{})
 	}
-	var expanded strings.Builder
-	for i := 0; i < len(word); i++ {
-		if word[i] != '%' {
-			expanded.WriteByte(word[i])
-			continue
-		}
-		i++
-		if i == len(word) {
-			return "", fmt.Errorf("a specifier is missing after %%")
-		}
-		value, known := values[word[i]]
-		if !known {
-			return "", fmt.Errorf("the specifier %%%c is only known on the machine", word[i])
-		}
-		expanded.WriteString(value)
+	return b.disable(u.Name, units, map[string]bool{})
+}
+
+// enable makes the links that systemctl enable would make, also for the units
+// that the [Install] section names by Also=.
+func (b *layerBuilder) enable(name string, units *unitSet, seen map[string]bool) error {
+	if seen[name] {
+		return nil
 	}
-	return expanded.String(), nil
+	seen[name] = true
+	found, err := units.find(name)
+	if errors.Is(err, errMasked) {
+		return refuse(name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("unit %s: enabled: %w", name, err)
+	}
+	if found == nil {
+		return refuse(name, errors.New("enabled: neither the config nor the base image has this unit; if the Containerfile installs it, begin that with FROM base, so that the config comes after it"))
+	}
+	asked, err := found.installation()
+	if err != nil {
+		return refuse(name, err)
+	}
+	for _, link := range asked.links {
+		if err := b.addUnitLink(link); err != nil {
+			return err
+		}
+	}
+	for _, other := range asked.also {
+		if err := b.enable(other, units, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *layerBuilder) addUnitLink(link unitLink) error {
+	e := newLink(link.path, link.target)
+	at, err := locate(b.base, link.path, tar.TypeSymlink)
+	if err != nil {
+		return err
+	}
+	if old, exists := b.tree[at.resolved]; exists && old.target == e.target {
+		return nil // WantedBy= names one target twice
+	}
+	return b.addAt(e)
+}
+
+// disable takes away the links that systemctl enable would have made in the
+// base. Links in /usr are the vendor's: systemctl disable leaves them, too.
+func (b *layerBuilder) disable(name string, units *unitSet, seen map[string]bool) error {
+	if seen[name] {
+		return nil
+	}
+	seen[name] = true
+	found, err := units.find(name)
+	if found == nil && err == nil || errors.Is(err, errMasked) {
+		return nil // it is not enabled
+	}
+	if err != nil {
+		return fmt.Errorf("unit %s: enabled: %w", name, err)
+	}
+	asked, err := found.installation()
+	if err != nil {
+		return nil // what cannot be enabled is not
+	}
+	for _, link := range asked.links {
+		if err := b.removeUnitLink(link); err != nil {
+			return fmt.Errorf("unit %s: enabled: %w", name, err)
+		}
+	}
+	for _, other := range asked.also {
+		if err := b.disable(other, units, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *layerBuilder) removeUnitLink(link unitLink) error {
+	resolved, err := resolve(b.base, link.path)
+	if err != nil {
+		return err
+	}
+	found, err := b.base.Find(resolved)
+	if err != nil {
+		return err
+	}
+	if found != nil && found.Kind == tar.TypeSymlink {
+		b.takenAway = append(b.takenAway, resolved)
+	}
+	return nil
+}
+
+// presetLines gives a line of systemd.preset(5) for every unit that the config
+// enables or disables; the instances of a template share one.
+func presetLines(units []types.Unit) string {
+	var lines []string
+	instances := map[string][]string{}
+	for _, u := range units {
+		prefix, instance, suffix := splitUnitName(u.Name)
+		switch {
+		case u.Enabled == nil || isTrue(u.Mask):
+		case !*u.Enabled:
+			lines = append(lines, "disable "+u.Name+"\n")
+		case instance != "":
+			template := prefix + "@" + suffix
+			instances[template] = append(instances[template], instance)
+		default:
+			lines = append(lines, "enable "+u.Name+"\n")
+		}
+	}
+	for template, names := range instances {
+		slices.Sort(names)
+		lines = append(lines, "enable "+template+" "+strings.Join(names, " ")+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 func isTrue(value *bool) bool { return value != nil && *value }
+
+func hasText(text *string) bool { return text != nil && *text != "" }

@@ -29,6 +29,10 @@ type Access struct {
 	// PolicyFile is a signature policy; empty: the host's, and where the host
 	// has none, everything is accepted: images are taken by digest.
 	PolicyFile string
+	// ContainersDir is laid out like a node's /etc/containers: registries.conf
+	// with registries.conf.d, registries.d and certs.d. What it has counts in
+	// place of the host's; empty: all is the host's.
+	ContainersDir string
 	// Architecture chooses from a multi-architecture image, by Go's name;
 	// empty: the one this program was compiled for.
 	Architecture string
@@ -44,6 +48,7 @@ func (a Access) System() (*types.SystemContext, error) {
 		ArchitectureChoice:  a.Architecture,
 		OSChoice:            "linux",
 	}
+	a.useContainersDir(sys)
 	pool, err := a.certificates()
 	if err != nil {
 		return nil, err
@@ -52,6 +57,24 @@ func (a Access) System() (*types.SystemContext, error) {
 		sys.BaseTLSConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return sys, nil
+}
+
+// useContainersDir points sys to those files of ContainersDir that exist.
+func (a Access) useContainersDir(sys *types.SystemContext) {
+	if a.ContainersDir == "" {
+		return
+	}
+	in := func(name string) string {
+		path := filepath.Join(a.ContainersDir, name)
+		if _, err := os.Stat(path); err != nil {
+			return ""
+		}
+		return path
+	}
+	sys.SystemRegistriesConfPath = in("registries.conf")
+	sys.SystemRegistriesConfDirPath = in("registries.conf.d")
+	sys.RegistriesDirPath = in("registries.d")
+	sys.DockerPerHostCertDirPath = in("certs.d")
 }
 
 // certificates gives the system's pool with those of CertDir and TrustBundle;
@@ -89,9 +112,13 @@ func (a Access) certificates() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Reference parses host[:port]/repository[:tag][@digest]. Where there are a
-// tag and a digest, the digest counts: the library takes only one.
+// Reference parses host[:port]/repository[:tag][@digest], or oci:DIRECTORY:NAME.
+// Where there are a tag and a digest, the digest counts: the library takes only
+// one.
 func Reference(image string) (types.ImageReference, error) {
+	if IsLayout(image) {
+		return layoutReference(image)
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return nil, fmt.Errorf("image reference %q: %w", image, err)
@@ -105,8 +132,11 @@ func Reference(image string) (types.ImageReference, error) {
 	return docker.NewReference(reference.TagNameOnly(named))
 }
 
-// Repository gives host[:port]/repository of a reference.
+// Repository gives host[:port]/repository of a reference, or oci:DIRECTORY.
 func Repository(image string) (string, error) {
+	if IsLayout(image) {
+		return layoutOf(image), nil
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return "", fmt.Errorf("image reference %q: %w", image, err)

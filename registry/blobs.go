@@ -45,6 +45,44 @@ type blobMover struct {
 
 	mutex    sync.Mutex
 	transfer *Transfer
+	// moved are the bytes streamed so far, of layers not yet done, too.
+	moved    int64
+	progress func(copied int64)
+}
+
+// Write takes note of bytes that are streamed.
+func (b *blobMover) Write(data []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.moved += int64(len(data))
+	if b.progress != nil {
+		b.progress(b.moved)
+	}
+	return len(data), nil
+}
+
+// CopyLayers brings the layers of an image into another repository, as they are:
+// a program that pulls, changes and pushes an image compresses layers anew that it
+// does not find there, and nodes that have them would fetch them again. No
+// manifest is pushed.
+func CopyLayers(ctx context.Context, from Source, to Target) (Transfer, error) {
+	var transfer Transfer
+	err := Retry(ctx, func() error {
+		transfer = Transfer{}
+		source, base, err := Open(ctx, from.Access, from.Image)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		target, err := openTarget(ctx, to, unnamed(&Image{Repository: to.Repository, Digest: base.Digest}))
+		if err != nil {
+			return err
+		}
+		defer target.Close()
+		mover := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: &transfer, progress: to.Progress}
+		return mover.moveLayers(ctx)
+	})
+	return transfer, Wrap(to.Repository, err)
 }
 
 func (b *blobMover) moveLayers(ctx context.Context) error {
@@ -79,7 +117,7 @@ func (b *blobMover) moveLayer(ctx context.Context, layer types.BlobInfo, cache t
 	defer stream.Close()
 	verifier := layer.Digest.Verifier()
 	info := types.BlobInfo{Digest: layer.Digest, Size: layer.Size}
-	if _, err := b.target.PutBlob(ctx, io.TeeReader(stream, verifier), info, none.NoCache, false); err != nil {
+	if _, err := b.target.PutBlob(ctx, io.TeeReader(stream, io.MultiWriter(verifier, b)), info, none.NoCache, false); err != nil {
 		return Wrap(b.repository, fmt.Errorf("copying layer %s: %w", layer.Digest, err))
 	}
 	b.count(layer.Size, false)
@@ -109,6 +147,9 @@ func (b *blobMover) locations(ctx context.Context) (types.BlobInfoCache, error) 
 	}
 	_ = stream.Close() // only the request counts
 	cache := memory.New()
+	if IsLayout(b.repository) {
+		return cache, nil
+	}
 	domain, err := registryOf(b.repository)
 	if err != nil {
 		return nil, err

@@ -11,10 +11,12 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 	errcodev2 "github.com/docker/distribution/registry/api/v2"
 	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
+	"golang.org/x/sync/errgroup"
 )
 
 // Source is an image to start from.
@@ -27,10 +29,13 @@ type Source struct {
 // Target is where a new image goes.
 type Target struct {
 	Access Access
-	// Repository is host[:port]/repository.
+	// Repository is host[:port]/repository, or oci:DIRECTORY.
 	Repository string
 	// Tags it gets; none: it can be had by its digest only.
 	Tags []string
+	// Progress is called, one call at a time, with the bytes of layers that were
+	// streamed so far; nil: nobody looks.
+	Progress func(copied int64)
 }
 
 // Change is what a new image has besides what it is made from.
@@ -80,17 +85,16 @@ func deriveOnce(ctx context.Context, from Source, to Target, change Change, tran
 		return nil, err
 	}
 	defer source.Close()
-	derived, err := edit(base, change)
+	derived, err := Preview(base, to.Repository, change)
 	if err != nil {
 		return nil, err
 	}
-	derived.Repository = to.Repository
-	target, err := openTarget(ctx, to, "")
+	target, err := openTarget(ctx, to, unnamed(derived))
 	if err != nil {
 		return nil, err
 	}
 	defer target.Close()
-	blobs := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: transfer}
+	blobs := &blobMover{source: source, base: base, target: target, repository: to.Repository, transfer: transfer, progress: to.Progress}
 	isSame := base.Repository == to.Repository
 	if !isSame {
 		if err := blobs.moveLayers(ctx); err != nil {
@@ -110,7 +114,53 @@ func deriveOnce(ctx context.Context, from Source, to Target, change Change, tran
 	if err != nil {
 		return nil, Wrap(to.Repository, err)
 	}
+	if transfer.Reused+transfer.Copied == 0 {
+		transfer.Reused = len(base.Layers)
+	}
 	return derived, tag(ctx, to, derived)
+}
+
+// Preview gives the image that Derive would push to a repository, without a
+// request to any registry.
+func Preview(base *Image, repository string, change Change) (*Image, error) {
+	derived, err := edit(base, change)
+	if err != nil {
+		return nil, err
+	}
+	if IsLayout(repository) && derived.MediaType != v1.MediaTypeImageManifest {
+		return nil, fmt.Errorf("image %s is %s, and an OCI image layout takes OCI images only", base.Reference(), derived.MediaType)
+	}
+	derived.Repository = repository
+	return derived, nil
+}
+
+// unnamed is the tag of an image that is to have none: a registry finds it by
+// its digest, a layout needs a name for that.
+func unnamed(img *Image) string {
+	if IsLayout(img.Repository) {
+		return digestName(img.Digest)
+	}
+	return ""
+}
+
+// PushReference gives the reference under which a repository is written to; tag
+// "" is by digest, which a layout does not have.
+func PushReference(repository, tag string) (types.ImageReference, error) {
+	if IsLayout(repository) {
+		return Reference(Named(repository, tag))
+	}
+	named, err := reference.ParseNormalizedNamed(repository)
+	if err != nil {
+		return nil, fmt.Errorf("repository %q: %w", repository, err)
+	}
+	if tag == "" {
+		return docker.NewReferenceUnknownDigest(named)
+	}
+	tagged, err := reference.WithTag(named, tag)
+	if err != nil {
+		return nil, fmt.Errorf("repository %s, tag %q: %w", repository, tag, err)
+	}
+	return docker.NewReference(tagged)
 }
 
 // openTarget opens a repository for writing; tag "" is by digest.
@@ -119,21 +169,9 @@ func openTarget(ctx context.Context, to Target, tag string) (types.ImageDestinat
 	if err != nil {
 		return nil, err
 	}
-	named, err := reference.ParseNormalizedNamed(to.Repository)
+	ref, err := PushReference(to.Repository, tag)
 	if err != nil {
-		return nil, fmt.Errorf("repository %q: %w", to.Repository, err)
-	}
-	var ref types.ImageReference
-	if tag == "" {
-		ref, err = docker.NewReferenceUnknownDigest(named)
-	} else {
-		var tagged reference.NamedTagged
-		if tagged, err = reference.WithTag(named, tag); err == nil {
-			ref, err = docker.NewReference(tagged)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("repository %s, tag %q: %w", to.Repository, tag, err)
+		return nil, err
 	}
 	target, err := ref.NewImageDestination(ctx, sys)
 	return target, Wrap(to.Repository, err)
@@ -167,7 +205,10 @@ func putBlob(ctx context.Context, target types.ImageDestination, data []byte, wa
 }
 
 func putManifest(ctx context.Context, target types.ImageDestination, img *Image) error {
-	return target.PutManifest(ctx, img.Manifest, nil)
+	if err := target.PutManifest(ctx, img.Manifest, nil); err != nil {
+		return err
+	}
+	return target.Commit(ctx, nil) // a layout writes its index then; a registry does nothing
 }
 
 // isBlobUnknown reports whether a manifest was refused because of a layer that
@@ -188,18 +229,23 @@ func Tag(ctx context.Context, access Access, img *Image, tags ...string) error {
 }
 
 func tag(ctx context.Context, to Target, img *Image) error {
-	for _, name := range slices.Compact(slices.Clone(to.Tags)) {
-		target, err := openTarget(ctx, to, name)
-		if err != nil {
-			return err
-		}
-		err = putManifest(ctx, target, img)
-		if closeErr := target.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return Wrap(to.Repository+":"+name, err)
-		}
+	names := slices.Compact(slices.Clone(to.Tags))
+	group, ctx := errgroup.WithContext(ctx)
+	if IsLayout(img.Repository) {
+		names = append(names, digestName(img.Digest))
+		group.SetLimit(1) // each changes the one index of the layout
 	}
-	return nil
+	for _, name := range names {
+		group.Go(func() error { return Wrap(Named(to.Repository, name), putTag(ctx, to, img, name)) })
+	}
+	return group.Wait()
+}
+
+func putTag(ctx context.Context, to Target, img *Image, name string) error {
+	target, err := openTarget(ctx, to, name)
+	if err != nil {
+		return err
+	}
+	err = putManifest(ctx, target, img)
+	return errors.Join(err, target.Close())
 }

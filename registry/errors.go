@@ -17,6 +17,7 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 	errcodev2 "github.com/docker/distribution/registry/api/v2"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/signature"
 
 	"github.com/imagemode/imagemode/builder/request"
 )
@@ -35,10 +36,11 @@ func (e *Error) Error() string { return fmt.Sprintf("image %s: %v", e.Image, e.E
 func (e *Error) Unwrap() error { return e.Err }
 
 // IsGone reports whether err says that an image does not exist, as opposed to
-// not being known.
+// not being known, or not being allowed.
 func IsGone(err error) bool {
 	var typed *Error
-	return errors.As(err, &typed) && typed.Class == request.Image
+	var policy signature.PolicyRequirementError
+	return errors.As(err, &typed) && typed.Class == request.Image && !errors.As(err, &policy)
 }
 
 // Wrap makes an *Error of err, with its class; nil stays nil, and an *Error is
@@ -174,6 +176,10 @@ func isCertificateError(err error) bool {
 
 // classifyContent knows images that are there and cannot be used.
 func classifyContent(err error) (request.FailureClass, bool) {
+	var policy signature.PolicyRequirementError
+	if errors.As(err, &policy) {
+		return request.Image, true // it is there and must not be taken
+	}
 	text := err.Error()
 	return request.Image, strings.Contains(text, "no image found in manifest list") ||
 		strings.Contains(text, "no image found in image index") ||

@@ -49,7 +49,7 @@ func ResolveDigest(ctx context.Context, access Access, ref string) (string, erro
 		}
 		source, err := parsed.NewImageSource(ctx, sys)
 		if err != nil {
-			return Wrap(ref, err)
+			return wrapOpen(ref, err)
 		}
 		defer source.Close()
 		raw, _, err := image.UnparsedInstance(source, nil).Manifest(ctx)

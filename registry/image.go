@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -15,7 +16,8 @@ import (
 
 // Image is what a registry says about one image of one architecture.
 type Image struct {
-	// Repository is host[:port]/repository, without tag and digest.
+	// Repository is host[:port]/repository, without tag and digest, or
+	// oci:DIRECTORY.
 	Repository string
 	// Digest of the manifest for the architecture; where the reference led to a
 	// multi-architecture index, it is not the index's.
@@ -31,8 +33,19 @@ type Image struct {
 	Layers []types.BlobInfo
 }
 
-// Reference gives Repository@Digest.
-func (i *Image) Reference() string { return i.Repository + "@" + i.Digest.String() }
+// Reference gives Repository@Digest, or the name that stands for it in a layout.
+func (i *Image) Reference() string {
+	if IsLayout(i.Repository) {
+		return Named(i.Repository, digestName(i.Digest))
+	}
+	return i.Repository + "@" + i.Digest.String()
+}
+
+// StandsOn reports whether the lowest layers of an image are those of base.
+func (i *Image) StandsOn(base *Image) bool {
+	below, all := base.Parsed.RootFS.DiffIDs, i.Parsed.RootFS.DiffIDs
+	return len(all) >= len(below) && slices.Equal(below, all[:len(below)])
+}
 
 // Size is the sum of the compressed layers in bytes.
 func (i *Image) Size() int64 {
@@ -74,7 +87,7 @@ func Open(ctx context.Context, access Access, ref string) (types.ImageSource, *I
 	}
 	source, err := parsed.NewImageSource(ctx, sys)
 	if err != nil {
-		return nil, nil, Wrap(ref, err)
+		return nil, nil, wrapOpen(ref, err)
 	}
 	found, err := read(ctx, sys, source)
 	if err != nil {

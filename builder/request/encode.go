@@ -85,14 +85,16 @@ const (
 	maxLineSize = 400
 	maxLines    = 40
 	maxSteps    = 40
+	maxLayers   = 60
 )
 
 // Encode gives the termination message: JSON of at most MaxResultSize bytes.
 // What does not fit is cut, the least telling first: the oldest of the last
-// lines, then the end of the message, then the steps.
+// lines, then the end of the message, then the tags of layers, then the steps.
 func (r Result) Encode() []byte {
 	result := r
 	result.Steps = slices.Clone(r.Steps[:min(len(r.Steps), maxSteps)])
+	result.LayerTags = r.LayerTags[:min(len(r.LayerTags), maxLayers)]
 	if r.Failure != nil {
 		failure := *r.Failure
 		failure.LastLines = cutLines(r.Failure.LastLines)
@@ -123,6 +125,8 @@ func (r *Result) shrink(over int) bool {
 		failure.LastLines = failure.LastLines[1:]
 	case failure != nil && len(failure.Message) > minMessageSize:
 		failure.Message = cut(failure.Message, max(len(failure.Message)-over, minMessageSize-len(ellipsis)))
+	case len(r.LayerTags) > 0:
+		r.LayerTags = r.LayerTags[:len(r.LayerTags)-1]
 	case len(r.Steps) > 0:
 		r.Steps = r.Steps[:len(r.Steps)-1]
 	default:
@@ -171,6 +175,9 @@ func DecodeResult(message []byte) (*Result, error) {
 	}
 	if result.Digest != "" && !isDigest(result.Digest) {
 		return nil, fmt.Errorf("the build result's digest %q is not sha256:<64 hex>", result.Digest)
+	}
+	if err := result.validateTags(); err != nil {
+		return nil, err
 	}
 	return &result, nil
 }

@@ -177,27 +177,3 @@ func TestDecodeResultRefuses(t *testing.T) {
 		})
 	}
 }
-
-func FuzzDecodeResult(f *testing.F) {
-	f.Add([]byte(`{"digest":"sha256:` + hex64 + `"}`))
-	f.Fuzz(func(t *testing.T, message []byte) {
-		result, err := DecodeResult(message)
-		if err != nil {
-			return
-		}
-		if len(result.Encode()) > MaxResultSize {
-			t.Fatal("too large")
-		}
-	})
-}
-
-func FuzzDecode(f *testing.F) {
-	raw, _ := Encode(valid())
-	f.Add(raw)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := Decode(bytes.NewReader(raw))
-		if err == nil && r.Validate() != nil {
-			t.Fatal("an invalid request was accepted")
-		}
-	})
-}

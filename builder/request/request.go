@@ -44,7 +44,14 @@ type Request struct {
 }
 
 // Files of a build pod. All are below one directory, /run/imagemode/build by
-// default, so that the same builder runs on a workstation.
+// default, so that the same builder runs on a workstation. All but the request
+// may be missing.
+//
+// Two things come another way: a proxy, for registries and for every RUN, by the
+// builder's environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY); and what a node
+// knows of registries (mirrors, signature policy with its keys, lookaside
+// configuration, certs.d) by the Ignition config of the request, as it reaches
+// the node.
 const (
 	// FileRequest is the Request: JSON, gzip.
 	FileRequest = "request.json.gz"
@@ -52,7 +59,7 @@ const (
 	FilePullAuth = "pull/config.json"
 	FilePushAuth = "push/config.json"
 	// FileTrustBundle is a PEM bundle added to the system's certificates for
-	// registries.
+	// registries, and to the image's own while a RUN runs.
 	FileTrustBundle = "trust/ca-bundle.crt"
 	// DirEntitlement, DirYumRepos and DirGPGKeys are directories of which every
 	// RUN sees a copy, at /etc/pki/entitlement, /etc/yum.repos.d and
@@ -96,8 +103,12 @@ type Result struct {
 	Digest string `json:"digest,omitempty"`
 	// Size is the sum of the image's compressed layers in bytes.
 	Size int64 `json:"size,omitempty"`
-	// Steps in the order they ran.
+	// Steps in the order they ran. A build that found its image already there has
+	// one step, StepInputs.
 	Steps []Step `json:"steps,omitempty"`
+	// LayerTags are the tags of the push repository under which single layers of
+	// user steps were kept or found: layer-<32 hex>. See Tags.
+	LayerTags []string `json:"layerTags,omitempty"`
 	// Failure says what went wrong.
 	Failure *Failure `json:"failure,omitempty"`
 }
@@ -105,7 +116,8 @@ type Result struct {
 // Step is one step of a build.
 type Step struct {
 	Name string `json:"name"`
-	// Key addresses the step by its content, 64 hex; empty where it has none yet.
+	// Key addresses the step by its content, 64 hex; empty where the step makes
+	// no image. The image is in the push repository under StepTag(Key).
 	Key string `json:"key,omitempty"`
 	// Duration of the step.
 	Duration metav1.Duration `json:"duration"`
@@ -127,3 +139,7 @@ type Failure struct {
 	// LastLines of the step's output.
 	LastLines []string `json:"lastLines,omitempty"`
 }
+
+// WantsPackages reports whether a request asks for anything that is installed
+// from the extensions image before the user's text runs.
+func (r *Request) WantsPackages() bool { return len(r.Extensions) > 0 || r.KernelType != "" }

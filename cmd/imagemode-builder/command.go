@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,7 @@ func newCommand() *cobra.Command {
 type buildOptions struct {
 	builder.Options
 	result string
+	dryRun bool
 }
 
 func newBuildCommand() *cobra.Command {
@@ -31,27 +33,51 @@ func newBuildCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "build",
 		Short: "Build, verify and push the image that a request asks for",
-		Long: `Build reads a request from a directory, appends the layer of the MachineConfig
-to the base image in the registry, runs the Containerfile, verifies the image
-and pushes it. It has to run as root, in a user namespace or not.
+		Long: `Build reads a request, installs the extensions and the kernel, appends the layer
+of the MachineConfig to the image in the registry, runs the Containerfile,
+verifies the image and pushes it. A step that an earlier build made from the
+same inputs is not run again: its image is in the repository that is pushed to,
+under the tag step-<key>; a whole image is found as inputs-<hash>. A build that
+runs programs has to run as root, in a user namespace or not.
 
 The directory holds
   request.json.gz      the request, JSON, with or without gzip
   pull/config.json     credentials for base and extensions images, docker config.json format
   push/config.json     credentials for the repository that is pushed to
-  trust/ca-bundle.crt  certificates that registries are signed with, PEM
+  trust/ca-bundle.crt  certificates that registries and mirrors are signed with, PEM
+  entitlement, yum.repos.d, rpm-gpg
+                       directories that a RUN sees at /etc/pki/entitlement,
+                       /etc/yum.repos.d and /etc/pki/rpm-gpg
 All but the request may be missing. The credentials are removed as soon as they
-are read, so that no RUN can find them: put copies there.
+are read, so that no RUN can find them: put copies there. A proxy is taken from
+HTTP_PROXY, HTTPS_PROXY and NO_PROXY; mirrors and signature policy are those that
+the MachineConfig of the request gives to the nodes.
+
+On a workstation, --request names the file itself; credentials are then those of
+"podman login" or "docker login".
 
 Exit status: 0 the image is pushed; 1 it is not, and the result says why.`,
+		Example: `  imagemode-builder build --request request.json --dry-run
+  imagemode-builder build --request request.json --storage /var/tmp/imagemode
+  imagemode-builder build --request request.json --output oci:/var/tmp/image`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			options.Out = command.OutOrStdout()
+			if options.Request != "" && !command.Flags().Changed("dir") {
+				options.Dir = ""
+			}
+			if options.dryRun {
+				return dryRun(command.Context(), options, command.OutOrStdout(), command.ErrOrStderr())
+			}
 			return runBuild(command.Context(), options)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.Dir, "dir", "/run/imagemode/build", "directory with the request")
+	flags.StringVar(&options.Request, "request", "", "file with the request, in place of the one in the directory")
+	flags.StringVar(&options.AuthFile, "authfile", os.Getenv("REGISTRY_AUTH_FILE"), "with --request: credentials in docker config.json format, in place of those of the user")
+	flags.StringVar(&options.Output, "output", "", "oci:DIRECTORY, an image layout that gets the image in place of the repository")
+	flags.BoolVar(&options.dryRun, "dry-run", false, "print the steps, their keys, and which of them an earlier build has made; run and write nothing")
 	flags.StringVar(&options.Storage, "storage", "/var/lib/imagemode/storage", "directory for images and layers, on a disk file system")
 	flags.StringVar(&options.result, "result", "", "file that gets the result as JSON, at most 4096 bytes (in a pod: /dev/termination-log)")
 	flags.BoolVar(&options.KeepCredentials, "keep-credentials", false, "leave the credentials in the directory, where a RUN as root may find them")

@@ -31,6 +31,9 @@ func TestCommandLine(t *testing.T) {
 		"help of build says what is read":       {[]string{"build", "--help"}, "request.json.gz", ""},
 		"copy-credentials needs its flags":      {[]string{"copy-credentials"}, "", "needs --from and --to"},
 		"an argument that is not expected":      {[]string{"build", "now"}, "", "unknown command"},
+		"help of build says what is kept":       {[]string{"build", "--help"}, "step-<key>", ""},
+		"a dry run without a request":           {[]string{"build", "--dir", empty, "--dry-run"}, "", "request.json.gz"},
+		"a request that is not there":           {[]string{"build", "--request", empty + "/none.json", "--storage", empty}, "step inputs: failed", "none.json"},
 		"a directory without a request":         {[]string{"build", "--dir", empty, "--storage", empty}, "step inputs: failed", "request.json.gz"},
 		"copying from where there are no files": {[]string{"copy-credentials", "--from", empty, "--to", empty}, "", ""},
 	}

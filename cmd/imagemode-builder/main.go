@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,6 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.podman.io/buildah"
 	"golang.org/x/sys/unix"
+
+	"github.com/imagemode/imagemode/builder"
 )
 
 func main() {
@@ -23,6 +26,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
+		var failed *builder.ExitError
+		if errors.As(err, &failed) && failed.Signal == 0 {
+			os.Exit(failed.Code) // the process that built has said why
+		}
 		fmt.Fprintln(os.Stderr, "imagemode-builder:", err)
 		os.Exit(1)
 	}

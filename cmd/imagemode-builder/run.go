@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/imagemode/imagemode/builder"
 	"github.com/imagemode/imagemode/builder/request"
@@ -12,12 +14,49 @@ import (
 
 // runBuild builds and writes the result, also that of a failure.
 func runBuild(ctx context.Context, options buildOptions) error {
-	if os.Geteuid() != 0 {
-		return errors.New("build has to run as root (in a user namespace is enough): it mounts file systems")
+	isIsolated := builder.EnterIsolation()
+	runsPrograms := builder.RunsPrograms(options.Options)
+	if runsPrograms && os.Geteuid() != 0 {
+		return errors.New("this build has to run as root (in a user namespace is enough): its programs run on mounted file systems")
+	}
+	if runsPrograms && !isIsolated {
+		err := builder.Isolate(ctx)
+		if !errors.Is(err, builder.ErrNotIsolated) {
+			return reportKilled(ctx, options, err)
+		}
 	}
 	result, err := builder.Build(ctx, options.Options)
 	if writeErr := writeResult(options.result, result); writeErr != nil {
 		err = errors.Join(err, writeErr)
+	}
+	return err
+}
+
+// reportKilled writes the result of a build that could not do it itself.
+func reportKilled(ctx context.Context, options buildOptions, err error) error {
+	var exit *builder.ExitError
+	if !errors.As(err, &exit) || exit.Signal == 0 {
+		return err
+	}
+	failure := request.Failure{Class: request.Resources, Message: "the build was killed; most likely the memory was not enough"}
+	if ctx.Err() != nil {
+		failure = request.Failure{Class: request.Internal, Message: "the build was stopped"}
+	}
+	return errors.Join(errors.New(failure.Message), writeResult(options.result, request.Result{Failure: &failure}))
+}
+
+// dryRun prints the steps of a build.
+func dryRun(ctx context.Context, options buildOptions, out, log io.Writer) error {
+	options.Out = log // the list is all that goes to the standard output
+	storage, err := os.MkdirTemp("", "imagemode-builder-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(storage)
+	options.Storage = filepath.Join(storage, "storage")
+	planned, err := builder.DryRun(ctx, options.Options)
+	for _, step := range planned {
+		fmt.Fprintln(out, step)
 	}
 	return err
 }

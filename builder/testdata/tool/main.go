@@ -26,6 +26,10 @@ func main() {
 		if string(content) != arguments[1] {
 			check(fmt.Errorf("%s holds %q", arguments[0], content))
 		}
+	case "environment": // NAME END
+		if got := os.Getenv(arguments[0]); !strings.HasSuffix(got, arguments[1]) {
+			check(fmt.Errorf("%s is %q", arguments[0], got))
+		}
 	case "fail": // CODE LINE...
 		for _, line := range arguments[1:] {
 			fmt.Println(line)
