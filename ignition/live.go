@@ -155,3 +155,27 @@ func encodeUnlessEmpty(config types.Config) ([]byte, error) {
 	}
 	return encoded, nil
 }
+
+// LiveFile is a file of the live part of a config, with its content.
+type LiveFile struct {
+	Path    string
+	Content []byte
+	// Mode is nil where the config gives none.
+	Mode *int
+}
+
+// LiveFiles are the files of the live part of a config (see Split), decoded.
+// Directories and links of it are left out: what is live are files. The error is
+// about a source that cannot be read.
+func LiveFiles(config types.Config) ([]LiveFile, error) {
+	_, live := Split(config)
+	var files []LiveFile
+	for _, file := range live.Storage.Files {
+		content, err := readContents("storage.files "+file.Path, file.Contents)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, LiveFile{Path: file.Path, Content: content, Mode: file.Mode})
+	}
+	return files, nil
+}

@@ -147,6 +147,8 @@ const (
 	// SecretEntitlement holds the certificates of a subscription. A Secret of this
 	// name with -<pool> at the end comes first, for that pool.
 	SecretEntitlement = "etc-pki-entitlement"
+	// ConfigMapStepTags lists the tags by which builders keep the results of steps.
+	ConfigMapStepTags = "imagemode-step-tags"
 	// ConfigMapUnusedImages says since when images of this cluster are not used
 	// any more.
 	ConfigMapUnusedImages = "imagemode-unused-images"

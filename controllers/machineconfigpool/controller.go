@@ -118,8 +118,10 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 	wanted, renderErr := scope.render()
 	var problem *renderError
-	if renderErr != nil && !errors.As(renderErr, &problem) {
-		return renderErr
+	if renderErr != nil {
+		if wanted = nil; !errors.As(renderErr, &problem) {
+			return renderErr
+		}
 	}
 	var failures []error
 	if renderErr == nil {
@@ -129,7 +131,7 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 	if errors.Join(failures...) == nil {
 		// Only once the pool says which config it wants is it known whose image
 		// that is.
-		failures = append(failures, r.handOff(ctx, scope, target), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
+		failures = append(failures, r.handOff(ctx, scope, target, wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
 	failures = append(failures, r.writeStatus(ctx, scope, scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))))
 	return errors.Join(failures...)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,6 +30,7 @@ type order struct {
 	paused         bool
 	maxUnavailable intstr.IntOrString
 	pullSecret     *v1alpha1.SecretReference
+	live           *v1alpha1.LiveContent
 }
 
 // orderFor decides what the pool's rollout is to do; false: there is nothing
@@ -108,12 +110,13 @@ func (o order) isIn(existing *v1alpha1.ImageRollout) bool {
 	return spec.Image == o.image && spec.Paused == o.paused &&
 		equality.Semantic.DeepEqual(spec.NodeSelector, o.nodeSelector) &&
 		equality.Semantic.DeepEqual(spec.MaxUnavailable, &o.maxUnavailable) &&
-		equality.Semantic.DeepEqual(spec.PullSecretRef, o.pullSecret)
+		equality.Semantic.DeepEqual(spec.PullSecretRef, o.pullSecret) &&
+		equality.Semantic.DeepEqual(spec.Live, o.live)
 }
 
 // applyConfiguration holds exactly the fields that are ours, so that no zero
 // value of a field that is the user's is sent along.
-func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) *unstructured.Unstructured {
+func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) (*unstructured.Unstructured, error) {
 	spec := map[string]any{
 		"image":          o.image,
 		"paused":         o.paused,
@@ -126,6 +129,13 @@ func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) 
 	if o.pullSecret != nil {
 		spec["pullSecretRef"] = map[string]any{"name": o.pullSecret.Name, "namespace": o.pullSecret.Namespace}
 	}
+	if o.live != nil {
+		live, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.live)
+		if err != nil {
+			return nil, fmt.Errorf("write the live content of ImageRollout %s: %w", pool, err)
+		}
+		spec["live"] = live
+	}
 	rollout := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	rollout.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ImageRollout"))
 	rollout.SetName(pool)
@@ -134,7 +144,7 @@ func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) 
 		rollout.SetResourceVersion(existing.ResourceVersion)
 		rollout.SetUID(existing.UID)
 	}
-	return rollout
+	return rollout, nil
 }
 
 func toAny(values map[string]string) map[string]any {
@@ -145,17 +155,28 @@ func toAny(values map[string]string) map[string]any {
 	return converted
 }
 
-// handOff writes the pool's order to its ImageRollout where it differs.
-func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target target) error {
+// handOff writes the pool's order to its ImageRollout where it differs. What
+// reaches the nodes without an image follows the wanted config at once; while
+// that cannot be rendered, wanted is nil and it stays as it is.
+func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target target, wanted *rendered) error {
 	order, isNeeded := orderFor(scope.pool, target, scope.rollout, r.options)
+	switch {
+	case wanted != nil:
+		order.live = wanted.live
+	case scope.rollout != nil:
+		order.live = scope.rollout.Spec.Live
+	}
 	if !isNeeded || order.isIn(scope.rollout) {
 		return nil
 	}
 	if _, problem := maxUnavailable(scope.pool); problem != "" {
 		r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, "InvalidMaxUnavailable", "HandOff", "%s", problem)
 	}
-	rollout := order.applyConfiguration(scope.pool.Name, scope.rollout)
-	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager), client.ForceOwnership)
+	rollout, err := order.applyConfiguration(scope.pool.Name, scope.rollout)
+	if err != nil {
+		return err
+	}
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("apply ImageRollout %s: %w", scope.pool.Name, err)
 	}

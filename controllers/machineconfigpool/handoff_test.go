@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
@@ -113,7 +114,11 @@ func TestOrderIsWrittenOnlyWhereItDiffers(t *testing.T) {
 func TestApplyConfigurationHoldsOurFieldsAndNoOther(t *testing.T) {
 	percent := intstr.FromString("25%")
 	o := order{image: image2, paused: false, nodeSelector: nodesOf("worker"), maxUnavailable: percent}
-	got := o.applyConfiguration("worker", handedOff(image1)).Object
+	applied, err := o.applyConfiguration("worker", handedOff(image1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := applied.Object
 	want := map[string]any{
 		"apiVersion": "imagemode.dev/v1alpha1", "kind": "ImageRollout",
 		"metadata": map[string]any{"name": "worker", "resourceVersion": "5"},
@@ -123,6 +128,14 @@ func TestApplyConfigurationHoldsOurFieldsAndNoOther(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	o.live = &v1alpha1.LiveContent{TrustBundle: "PEM"}
+	if applied, err = o.applyConfiguration("worker", nil); err != nil {
+		t.Fatal(err)
+	}
+	live, _, _ := unstructured.NestedMap(applied.Object, "spec", "live")
+	if diff := cmp.Diff(map[string]any{"trustBundle": "PEM"}, live); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -64,6 +64,11 @@ func failureOf(image *v1alpha1.NodeImage, rollout *v1alpha1.ImageRollout) string
 	if condition := meta.FindStatusCondition(image.Status.Conditions, v1alpha1.ConditionManageable); condition != nil && condition.Status == "False" {
 		return condition.Message
 	}
+	for _, kind := range []string{v1alpha1.ConditionDrifted, v1alpha1.ConditionLiveFailed} {
+		if condition := meta.FindStatusCondition(image.Status.Conditions, kind); condition != nil && condition.Status == "True" {
+			return condition.Message
+		}
+	}
 	attempt := image.Status.LastAttempt
 	if attempt == nil || attempt.Class == "" || attempt.Image != rollout.Spec.Image {
 		return ""

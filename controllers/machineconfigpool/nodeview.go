@@ -141,7 +141,7 @@ var progressOrder = []progress{
 
 // isDrained: the node was ordered to boot, which comes after the drain.
 func (v nodeView) isDrained() bool {
-	return v.slot == v1alpha1.SlotBooting
+	return v.slot == v1alpha1.SlotBooting || v.slot == v1alpha1.SlotRollingBack
 }
 
 // conditions of the MachineConfigNode, in their order.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
 // Reasons of the condition RenderDegraded.
@@ -48,6 +49,8 @@ type rendered struct {
 	sources []*mcfgv1.MachineConfig
 	// isOverridden is true when a MachineConfig, and not the stream, gave the OS image.
 	isOverridden bool
+	// live is what reaches the nodes without an image; nil: nothing.
+	live *v1alpha1.LiveContent
 }
 
 // render merges sources, in their order, on top of images. The same input

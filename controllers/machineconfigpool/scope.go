@@ -33,6 +33,8 @@ type scope struct {
 	members  []*corev1.Node
 	contests []contest
 	images   map[string]*v1alpha1.NodeImage
+	// trustBundle is that of the site, in PEM; empty: there is none.
+	trustBundle string
 	// rollout is ImageRollout/<pool>; nil: it does not exist.
 	rollout *v1alpha1.ImageRollout
 }
@@ -76,6 +78,12 @@ func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
 	if s.rollout, err = get(ctx, r.client, s.pool.Name, &v1alpha1.ImageRollout{}); err != nil {
 		return err
 	}
+	bundle := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: r.options.Namespace, Name: machineconfiguration.ConfigMapTrustBundle}
+	if err := r.client.Get(ctx, key, bundle); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap %s: %w", key.Name, err)
+	}
+	s.trustBundle = bundle.Data[machineconfiguration.KeyTrustBundle]
 	s.images = map[string]*v1alpha1.NodeImage{}
 	for _, node := range s.members {
 		if s.images[node.Name], err = get(ctx, r.client, node.Name, &v1alpha1.NodeImage{}); err != nil {
@@ -146,7 +154,12 @@ func (s *scope) render() (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	return render(s.pool.Name, sources, images)
+	wanted, err := render(s.pool.Name, sources, images)
+	if err != nil {
+		return nil, err
+	}
+	wanted.live, err = liveOf(wanted, s.trustBundle)
+	return wanted, err
 }
 
 // observe collects what the status is made of.

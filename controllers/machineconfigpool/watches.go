@@ -29,6 +29,7 @@ func (r *poolReconciler) watch(b *builder.Builder) *builder.Builder {
 		Watches(&mcfgv1.MachineConfigPool{}, r.enqueue(everyPool), builder.WithPredicates(sharedChanged)).
 		Watches(&mcfgv1.MachineConfig{}, r.enqueue(poolsOfConfig)).
 		Watches(&mcfgv1.OSImageStream{}, r.enqueue(everyPool)).
+		Watches(&corev1.ConfigMap{}, r.enqueue(everyPool), builder.WithPredicates(isTrustBundle)).
 		Watches(&corev1.Node{}, r.enqueue(poolsOfNode), builder.WithPredicates(nodeChanged)).
 		Watches(&mcfgv1.MachineOSConfig{}, r.enqueue(poolOfOSConfig)).
 		Watches(&mcfgv1.MachineOSBuild{}, r.enqueue(poolOfBuild)).
@@ -123,6 +124,11 @@ func poolsOfNodeImage(ctx context.Context, r *poolReconciler, changed client.Obj
 	}
 	return poolsOfNode(ctx, r, node, pools)
 }
+
+// isTrustBundle passes the ConfigMap with the site's certificates.
+var isTrustBundle = predicate.NewPredicateFuncs(func(object client.Object) bool {
+	return object.GetName() == machineconfiguration.ConfigMapTrustBundle
+})
 
 // sharedChanged passes changes of a pool that can concern another pool: whose
 // nodes it has, and for custom pools what they take over from worker. It lets

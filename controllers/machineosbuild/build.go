@@ -235,6 +235,10 @@ func (r *buildReconciler) act(ctx context.Context, s *buildScope, next *step) (*
 		return r.start(ctx, s)
 	case resume:
 		return r.resume(ctx, s, next)
+	case finish:
+		if err := r.recordTags(ctx, s); err != nil {
+			return nil, err
+		}
 	case stop:
 		if s.job != nil && s.job.DeletionTimestamp == nil {
 			r.events.jobDeleted(s.build, s.job.Name)

@@ -50,6 +50,7 @@
 // (watch.go); it is gone when the registry says so twice, a minute apart, to
 // whoever may push. This cluster keeps its images by tags used-<cluster>-<digest>
 // (hold.go), and the pruner deletes, after a day, what nothing refers to (prune.go).
+// Tags of steps go two weeks after the last build that named them (steptags.go).
 //
 // # The end
 //
@@ -59,5 +60,5 @@
 // # Not there yet
 //
 // Images are built for one architecture, the controller's. Proxies come from the
-// controller's own environment. Step and cache tags of the builder are not pruned.
+// controller's own environment.
 package machineosbuild

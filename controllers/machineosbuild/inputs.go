@@ -1,7 +1,6 @@
 package machineosbuild
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"github.com/imagemode/imagemode/containerfiles"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // imageInputs is everything that the content of an image depends on, in
@@ -167,20 +167,27 @@ func canonicalKernelType(kernelType string) string {
 	return kernelType
 }
 
-// canonicalIgnition returns an Ignition config as JSON with sorted keys and
-// without white space, or "" when there is none.
+// canonicalIgnition returns the part of an Ignition config that goes into the
+// image, in one way of writing it, or "" when there is none of it: what reaches
+// nodes without an image is no reason to build one.
 func canonicalIgnition(raw []byte) (string, error) {
-	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" {
-		return "", nil
+	config, err := ignition.Parse(raw)
+	if err != nil {
+		return "", fmt.Errorf("spec.config: %w", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var config any
-	if err := decoder.Decode(&config); err != nil {
-		return "", fmt.Errorf("spec.config is not JSON: %w", err)
+	image, err := ignition.ForImage(config)
+	return string(image), err
+}
+
+// builderIgnition is what of a config a builder gets: all but the kubelet's own
+// credentials. Of what does not go into the image it takes the certificates of
+// registries, to pull with.
+func builderIgnition(raw []byte) ([]byte, error) {
+	config, err := ignition.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("spec.config: %w", err)
 	}
-	canonical, err := json.Marshal(config)
-	return string(canonical), err
+	return json.Marshal(ignition.Merge(ignition.Split(config)))
 }
 
 // architectures are the API's names of Go's architectures.

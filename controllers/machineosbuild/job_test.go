@@ -215,7 +215,9 @@ func TestARequestThatDoesNotFitIsRefused(t *testing.T) {
 		seed = seed*1664525 + 1013904223
 		noise[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[seed>>26]
 	}
-	owner := aScope(spec(func(s *mcfgv1.MachineConfigSpec) { s.Config.Raw = []byte(`{"x":"` + string(noise) + `"}`) }), built(""))
+	owner := aScope(spec(func(s *mcfgv1.MachineConfigSpec) {
+		s.Config.Raw = builders.MachineConfig("x", "worker", builders.File("/etc/noise", string(noise))).Spec.Config.Raw
+	}), built(""))
 	s := &buildScope{owner: owner, build: &owner.builds[0]}
 	if _, err := newRequest(s.build, s.blueprint()); err == nil || !strings.Contains(err.Error(), "make its files smaller") {
 		t.Errorf("error %v", err)

@@ -105,9 +105,10 @@ func (p *pruner) prune(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(left, err)
 	}
-	problems := []error{left}
+	places := placesOf(builds.Items, configs.Items)
+	problems := []error{left, p.pruneStepTags(ctx, places)}
 	seen := map[string]metav1.Time{}
-	for _, place := range placesOf(builds.Items, configs.Items) {
+	for _, place := range places {
 		if err := p.pruneRepository(ctx, place, kept, unused, seen); err != nil {
 			problems = append(problems, fmt.Errorf("repository %s: %w", place.repository, err))
 			p.keepEntries(place, unused, seen)

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"github.com/imagemode/imagemode/builder/request"
 )
 
 // existingImage is what the registry answered about a build's inputs.
@@ -26,7 +28,7 @@ type existingImage struct {
 // inputsTag is the tag by which the image of some inputs is found, in a push
 // repository. The builder sets it.
 func inputsTag(build *mcfgv1.MachineOSBuild) string {
-	return repositoryOf(build.Spec.RenderedImagePushSpec) + ":inputs-" + inputsHashOf(build)
+	return repositoryOf(build.Spec.RenderedImagePushSpec) + ":" + request.InputsTag(inputsHashOf(build))
 }
 
 // askPause is how long a registry that did not have an image is not asked again

@@ -23,6 +23,10 @@ const maxRequestSize = 1<<20 - 8<<10
 // newRequest packs what the builder has to know. An error is about the content
 // of the rendered config.
 func newRequest(build *mcfgv1.MachineOSBuild, print *blueprint) ([]byte, error) {
+	config, err := builderIgnition(print.rendered.Spec.Config.Raw)
+	if err != nil {
+		return nil, err
+	}
 	asked := &request.Request{
 		Name:            build.Name,
 		InputsHash:      print.inputs.Image.hash(),
@@ -30,7 +34,7 @@ func newRequest(build *mcfgv1.MachineOSBuild, print *blueprint) ([]byte, error) 
 		Extensions:      print.inputs.Image.Extensions,
 		KernelType:      print.inputs.Image.KernelType,
 		KernelArguments: print.inputs.Image.KernelArguments,
-		Ignition:        []byte(print.ignition),
+		Ignition:        config,
 		Containerfile:   print.containerfile,
 		Architecture:    print.inputs.Image.Architecture,
 		PushSpec:        string(build.Spec.RenderedImagePushSpec),
