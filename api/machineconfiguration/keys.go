@@ -99,9 +99,18 @@ const (
 	AnnotationReason = "machineconfiguration.openshift.io/reason"
 )
 
-// AnnotationProblems lists on the OSImageStream what of its sources was left
-// out, and why: JSON, a list of {source, stream, reason}.
-const AnnotationProblems = "imagemode.dev/problems"
+// Annotations of the OSImageStream.
+const (
+	// AnnotationProblems lists what of the sources was left out, and why: JSON, a
+	// list of {source, stream, reason}.
+	AnnotationProblems = "imagemode.dev/problems"
+	// AnnotationStreamTraits tells of the streams what the status has no field
+	// for: JSON, a map from a stream's name to {runtimes, deprecated}.
+	AnnotationStreamTraits = "imagemode.dev/stream-traits"
+	// AnnotationReleasePayloadImage is the release image that the status was made
+	// from, completely; it is written after the status.
+	AnnotationReleasePayloadImage = "machineconfiguration.openshift.io/release-payload-image"
+)
 
 // Conditions of a MachineOSConfig, which the API leaves open.
 const (
@@ -135,6 +144,19 @@ const (
 	Namespace = "openshift-machine-config-operator"
 	// ConfigMapStreams maps a stream name to YAML {osImage, osExtensionsImage}.
 	ConfigMapStreams = "imagemode-streams"
+	// ConfigMapOSImageURL holds the pair of images of a release that has one
+	// stream: baseOSContainerImage, baseOSExtensionsContainerImage, releaseVersion.
+	ConfigMapOSImageURL = "machine-config-osimageurl"
+	// ConfigMapPayload holds the ImageStream of the release payload, under
+	// KeyPayload, and under KeyNextPayload that of the next one, where they are
+	// at hand and need not be read from a release image.
+	ConfigMapPayload = "imagemode-payload"
+	// KeyPayload and KeyNextPayload are keys in ConfigMapPayload.
+	KeyPayload     = "image-references"
+	KeyNextPayload = "next-image-references"
+	// ConfigMapImageLabels keeps what was read of images by digest, so that a
+	// restart asks no registry.
+	ConfigMapImageLabels = "imagemode-image-labels"
 	// ConfigMapTrustBundle holds, under KeyTrustBundle, certificates in PEM that
 	// registries and repositories of the site are signed with.
 	ConfigMapTrustBundle = "user-ca-bundle"
