@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,12 @@ type Access struct {
 	// with registries.conf.d, registries.d and certs.d. What it has counts in
 	// place of the host's; empty: all is the host's.
 	ContainersDir string
+	// RegistriesConf is a containers-registries.conf(5) file with mirrors and
+	// blocked registries; empty: the host's.
+	RegistriesConf string
+	// Proxy gives the proxy for a request's URL, or nil for none; a nil function:
+	// the environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+	Proxy func(*url.URL) (*url.URL, error)
 	// Architecture chooses from a multi-architecture image, by Go's name;
 	// empty: the one this program was compiled for.
 	Architecture string
@@ -43,10 +50,12 @@ type Access struct {
 // given, and two registries must not share them.
 func (a Access) System() (*types.SystemContext, error) {
 	sys := &types.SystemContext{
-		AuthFilePath:        a.AuthFile,
-		SignaturePolicyPath: a.PolicyFile,
-		ArchitectureChoice:  a.Architecture,
-		OSChoice:            "linux",
+		AuthFilePath:             a.AuthFile,
+		SignaturePolicyPath:      a.PolicyFile,
+		SystemRegistriesConfPath: a.RegistriesConf,
+		DockerProxy:              a.Proxy,
+		ArchitectureChoice:       a.Architecture,
+		OSChoice:                 "linux",
 	}
 	a.useContainersDir(sys)
 	pool, err := a.certificates()

@@ -23,14 +23,16 @@ const attempts = 3
 func Retry(ctx context.Context, operation func() error) error {
 	return retry.IfNecessary(ctx, operation, &retry.Options{
 		MaxRetry:         attempts,
-		IsErrorRetryable: isPassing,
+		IsErrorRetryable: IsPassing,
 	})
 }
 
 // RetryDelay is the wait between the attempts of a library that does its own.
 const RetryDelay = time.Second
 
-func isPassing(err error) bool {
+// IsPassing reports whether err may pass by itself within seconds. The end of
+// the caller's own time does not count.
+func IsPassing(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || isCertificateError(err) {
 		return false
 	}
