@@ -43,7 +43,7 @@ func Bootable() map[string]string {
 
 // Push makes an image and gives host/repository@digest. Faults and users of
 // the registry are passed by.
-func (r *Registry) Push(t *testing.T, repository string, spec ImageSpec) string {
+func (r *Registry) Push(t testing.TB, repository string, spec ImageSpec) string {
 	t.Helper()
 	image := newImage(t, spec)
 	tag, err := name.NewTag(r.Host + "/" + repository + ":base")
@@ -72,7 +72,7 @@ func (r *Registry) remoteOptions() []remote.Option {
 	return options
 }
 
-func newImage(t *testing.T, spec ImageSpec) v1.Image {
+func newImage(t testing.TB, spec ImageSpec) v1.Image {
 	t.Helper()
 	image, mediaType := empty.Image, types.OCILayer
 	if spec.Docker {
@@ -112,7 +112,7 @@ func newImage(t *testing.T, spec ImageSpec) v1.Image {
 	return image
 }
 
-func archive(t *testing.T, files map[string]string) []byte {
+func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var names []string
 	for name := range files {

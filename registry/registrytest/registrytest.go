@@ -36,7 +36,7 @@ type Registry struct {
 }
 
 // New starts a registry without users.
-func New(t *testing.T) *Registry {
+func New(t testing.TB) *Registry {
 	t.Helper()
 	r := &Registry{users: map[string]string{}}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
