@@ -5,51 +5,63 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 )
 
 // maxStreams is the API's limit on availableStreams.
 const maxStreams = 100
 
-// Merge joins the sources: of two streams with the same name the later source's
-// takes the place of the earlier one's, as a whole. The result is sorted by
-// name. Streams beyond the hundredth by name are left out and reported, since
-// the API takes no more.
-func Merge(sources ...Source) ([]mcfgv1.OSImageStreamSet, []Problem) {
-	byName := map[string]mcfgv1.OSImageStreamSet{}
-	origin := map[string]string{}
-	var problems []Problem
-	for _, source := range sources {
-		problems = append(problems, source.Problems...)
-		for _, stream := range source.Streams {
-			byName[stream.Name] = stream
-			origin[stream.Name] = source.Name
-		}
-	}
-	merged := slices.SortedFunc(maps.Values(byName), compareNames)
-	for _, stream := range merged[min(len(merged), maxStreams):] {
-		problems = append(problems, Problem{
-			Source: origin[stream.Name], Stream: stream.Name,
-			Reason: fmt.Sprintf("left out: there are %d streams, and %d are allowed", len(merged), maxStreams),
-		})
-	}
-	return merged[:min(len(merged), maxStreams)], problems
+// Merged is what all sources say together.
+type Merged struct {
+	// Streams sorted by name.
+	Streams []Set
+	// Traits by stream, where something is known.
+	Traits   map[string]Traits
+	Problems []Problem
 }
 
-func compareNames(a, b mcfgv1.OSImageStreamSet) int { return strings.Compare(a.Name, b.Name) }
+// Merge joins the sources: of two streams with the same name the later source's
+// takes the place of the earlier one's, as a whole. Streams beyond the
+// hundredth by name are left out and reported, since the API takes no more.
+func Merge(sources ...Source) Merged {
+	byName := map[string]Set{}
+	origin := map[string]Source{}
+	merged := Merged{Traits: map[string]Traits{}}
+	for _, source := range sources {
+		merged.Problems = append(merged.Problems, source.Problems...)
+		for _, stream := range source.Streams {
+			byName[stream.Name] = stream
+			origin[stream.Name] = source
+		}
+	}
+	all := slices.SortedFunc(maps.Values(byName), compareNames)
+	merged.Streams = all[:min(len(all), maxStreams)]
+	for _, stream := range merged.Streams {
+		if traits := origin[stream.Name].Traits[stream.Name]; !traits.isEmpty() {
+			merged.Traits[stream.Name] = traits
+		}
+	}
+	for _, stream := range all[len(merged.Streams):] {
+		merged.Problems = append(merged.Problems, Problem{
+			Source: origin[stream.Name].Name, Stream: stream.Name,
+			Reason: fmt.Sprintf("left out: there are %d streams, and %d are allowed", len(all), maxStreams),
+		})
+	}
+	return merged
+}
+
+func compareNames(a, b Set) int { return strings.Compare(a.Name, b.Name) }
 
 // find returns the stream of that name.
-func find(streams []mcfgv1.OSImageStreamSet, name string) (mcfgv1.OSImageStreamSet, bool) {
-	i := slices.IndexFunc(streams, func(stream mcfgv1.OSImageStreamSet) bool { return stream.Name == name })
+func find(streams []Set, name string) (Set, bool) {
+	i := slices.IndexFunc(streams, func(stream Set) bool { return stream.Name == name })
 	if i < 0 {
-		return mcfgv1.OSImageStreamSet{}, false
+		return Set{}, false
 	}
 	return streams[i], true
 }
 
 // Names lists the names of streams, in their order.
-func Names(streams []mcfgv1.OSImageStreamSet) []string {
+func Names(streams []Set) []string {
 	names := make([]string, 0, len(streams))
 	for _, stream := range streams {
 		names = append(names, stream.Name)

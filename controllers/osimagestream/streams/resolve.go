@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -92,4 +93,31 @@ func resolveDefault(object *mcfgv1.OSImageStream) (Resolution, error) {
 		return Resolution{}, &DefaultGoneError{Stream: name, Available: Names(object.Status.AvailableStreams)}
 	}
 	return Resolution{OSImageStreamSet: stream, Origin: FromDefault}, nil
+}
+
+// workerPool is the name of the pool whose stream custom pools inherit.
+const workerPool = "worker"
+
+// ownPools are the pools that inherit from no other one.
+var ownPools = []string{"master", "control-plane", workerPool, "arbiter"}
+
+// Requests returns what each pool asks for, by the pool's name. A custom pool,
+// which is any that is not of the control plane, arbiter or worker, asks for
+// the worker pool's stream where it names none.
+func Requests(pools []mcfgv1.MachineConfigPool) map[string]Request {
+	worker := ""
+	for _, pool := range pools {
+		if pool.Name == workerPool {
+			worker = pool.Spec.OSImageStream.Name
+		}
+	}
+	requests := map[string]Request{}
+	for _, pool := range pools {
+		request := Request{Explicit: pool.Spec.OSImageStream.Name}
+		if !slices.Contains(ownPools, pool.Name) {
+			request.Worker = worker
+		}
+		requests[pool.Name] = request
+	}
+	return requests
 }

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +30,12 @@ type Source struct {
 	Streams []mcfgv1.OSImageStreamSet
 	// Problems with the others.
 	Problems []Problem
+	// Traits of streams by name, where the source knows them.
+	Traits map[string]Traits
 }
+
+// Set is a stream with its images, as the API has it.
+type Set = mcfgv1.OSImageStreamSet
 
 // maxEntrySize bounds one entry of the ConfigMap in bytes: two image references
 // of the largest size the API takes (447) and room for comments.
@@ -39,50 +45,60 @@ const maxEntrySize = 4096
 type entry struct {
 	OSImage           string `json:"osImage"`
 	OSExtensionsImage string `json:"osExtensionsImage"`
+	// Deprecated says that the stream will go, so that nobody is surprised.
+	Deprecated bool `json:"deprecated"`
 }
 
 // FromConfigMap reads the data of the ConfigMap imagemode-streams: each key is
 // a stream's name, each value YAML with osImage and osExtensionsImage, both by
 // digest. osExtensionsImage may be left out: the OS image then stands in, since
-// the API requires one. Entries that are not valid become problems.
+// the API requires one. deprecated: true announces that the stream will go.
+// Entries that are not valid become problems.
 func FromConfigMap(name string, data map[string]string) Source {
-	source := Source{Name: name}
-	for _, stream := range sortedKeys(data) {
-		set, err := parseEntry(stream, data[stream])
+	source := Source{Name: name, Traits: map[string]Traits{}}
+	for _, stream := range slices.Sorted(maps.Keys(data)) {
+		parsed, err := parseEntry(data[stream])
+		var set Set
+		if err == nil {
+			set, err = newSet(stream, Pair{OSImage: parsed.OSImage, ExtensionsImage: parsed.OSExtensionsImage})
+		}
 		if err != nil {
-			source.Problems = append(source.Problems, Problem{Source: name, Stream: stream, Reason: err.Error()})
+			source.report(stream, "%v", err)
 			continue
 		}
 		source.Streams = append(source.Streams, set)
+		source.Traits[stream] = Traits{Deprecated: parsed.Deprecated}
 	}
 	return source
 }
 
-// parseEntry makes a stream of one entry.
-func parseEntry(stream, text string) (mcfgv1.OSImageStreamSet, error) {
-	if problems := validation.IsDNS1123Subdomain(stream); len(problems) > 0 {
-		return mcfgv1.OSImageStreamSet{}, fmt.Errorf("%q cannot be the name of a stream: %s", stream, problems[0])
-	}
+// parseEntry reads one entry.
+func parseEntry(text string) (entry, error) {
 	if len(text) > maxEntrySize {
-		return mcfgv1.OSImageStreamSet{}, fmt.Errorf("the entry has %d bytes, and %d are read at most", len(text), maxEntrySize)
+		return entry{}, fmt.Errorf("the entry has %d bytes, and %d are read at most", len(text), maxEntrySize)
 	}
 	var parsed entry
 	if err := yaml.UnmarshalStrict([]byte(text), &parsed); err != nil {
-		return mcfgv1.OSImageStreamSet{}, fmt.Errorf("not YAML with osImage and osExtensionsImage: %s", oneLine(err))
+		return entry{}, fmt.Errorf("not YAML with osImage and osExtensionsImage: %s", oneLine(err))
 	}
 	if parsed.OSExtensionsImage == "" {
 		parsed.OSExtensionsImage = parsed.OSImage
 	}
-	if err := checkImage("osImage", parsed.OSImage); err != nil {
-		return mcfgv1.OSImageStreamSet{}, err
+	return parsed, nil
+}
+
+// newSet makes a stream of two images, if the API takes them.
+func newSet(stream string, images Pair) (Set, error) {
+	if problems := validation.IsDNS1123Subdomain(stream); len(problems) > 0 {
+		return Set{}, fmt.Errorf("%q cannot be the name of a stream: %s", stream, problems[0])
 	}
-	if err := checkImage("osExtensionsImage", parsed.OSExtensionsImage); err != nil {
-		return mcfgv1.OSImageStreamSet{}, err
+	if err := images.check("osImage", "osExtensionsImage"); err != nil {
+		return Set{}, err
 	}
-	return mcfgv1.OSImageStreamSet{
+	return Set{
 		Name:              stream,
-		OSImage:           mcfgv1.ImageDigestFormat(parsed.OSImage),
-		OSExtensionsImage: mcfgv1.ImageDigestFormat(parsed.OSExtensionsImage),
+		OSImage:           mcfgv1.ImageDigestFormat(images.OSImage),
+		OSExtensionsImage: mcfgv1.ImageDigestFormat(images.ExtensionsImage),
 	}, nil
 }
 
@@ -112,14 +128,4 @@ func checkImage(field, image string) error {
 // oneLine makes an error's text fit a condition or an event.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
-}
-
-// sortedKeys fixes the order of a map, so that the same data give the same result.
-func sortedKeys(data map[string]string) []string {
-	keys := make([]string, 0, len(data))
-	for key := range data {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

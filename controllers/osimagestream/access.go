@@ -1,0 +1,135 @@
+package osimagestream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"golang.org/x/net/http/httpproxy"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/imagemode/imagemode/registry"
+)
+
+// wayIn is what registries are reached with.
+type wayIn struct {
+	// credentials are docker config.json entries by registry.
+	credentials map[string]json.RawMessage
+	// trustBundle is PEM; empty: the system's certificates only.
+	trustBundle string
+	// registriesConf is the text of a registries.conf; empty: the host's.
+	registriesConf string
+	// proxy; nil: the environment's.
+	proxy *proxySettings
+}
+
+// open writes the way in to files, since that is how it is passed on. The
+// caller calls the function it returns when it has read all it wants.
+func (w wayIn) open() (registry.Access, func(), error) {
+	directory, err := os.MkdirTemp("", "streams-")
+	if err != nil {
+		return registry.Access{}, nil, fmt.Errorf("files for reading images: %w", err)
+	}
+	cleanUp := func() {
+		// The library remembers files by their names.
+		sysregistriesv2.InvalidateCache()
+		_ = os.RemoveAll(directory)
+	}
+	access, err := w.write(directory)
+	if err != nil {
+		cleanUp()
+		return registry.Access{}, nil, fmt.Errorf("files for reading images: %w", err)
+	}
+	return access, cleanUp, nil
+}
+
+func (w wayIn) write(directory string) (registry.Access, error) {
+	credentials := w.credentials
+	if credentials == nil {
+		credentials = map[string]json.RawMessage{}
+	}
+	config, err := json.Marshal(map[string]any{"auths": credentials})
+	if err != nil {
+		return registry.Access{}, errors.New("credentials cannot be written as JSON")
+	}
+	access := registry.Access{
+		AuthFile:    filepath.Join(directory, "config.json"),
+		TrustBundle: filepath.Join(directory, "ca-bundle.crt"),
+		Proxy:       w.proxy.function(),
+	}
+	err = errors.Join(
+		os.WriteFile(access.AuthFile, config, 0o600),
+		os.WriteFile(access.TrustBundle, []byte(w.trustBundle), 0o600),
+	)
+	if w.registriesConf != "" {
+		access.RegistriesConf = filepath.Join(directory, "registries.conf")
+		err = errors.Join(err, os.WriteFile(access.RegistriesConf, []byte(w.registriesConf), 0o600))
+	}
+	return access, err
+}
+
+// function chooses the proxy for each request, so that noProxy holds for
+// mirrors and token servers too. nil settings: nil, which is the environment's.
+func (p *proxySettings) function() func(*url.URL) (*url.URL, error) {
+	if p == nil {
+		return nil
+	}
+	config := httpproxy.Config{HTTPProxy: p.HTTPProxy, HTTPSProxy: p.HTTPSProxy, NoProxy: p.NoProxy}
+	return config.ProxyFunc()
+}
+
+// readCredentials joins the registries' credentials in Secrets of docker's two
+// formats; of two for the same registry the earlier Secret's count. The error
+// names what is wrong with a Secret and shows nothing of it; the others count
+// nevertheless.
+func readCredentials(secrets []corev1.Secret) (map[string]json.RawMessage, error) {
+	joined := map[string]json.RawMessage{}
+	var problems []error
+	for _, secret := range slices.Backward(secrets) {
+		entries, err := entriesOf(secret)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err))
+		}
+		maps.Copy(joined, entries)
+	}
+	return joined, errors.Join(problems...)
+}
+
+func entriesOf(secret corev1.Secret) (map[string]json.RawMessage, error) {
+	var entries map[string]json.RawMessage
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var config struct {
+			Auths map[string]json.RawMessage `json:"auths"`
+		}
+		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
+			return nil, fmt.Errorf("its key %s is no docker config.json", corev1.DockerConfigJsonKey)
+		}
+		entries = config.Auths
+	case corev1.SecretTypeDockercfg:
+		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
+			return nil, fmt.Errorf("its key %s is not in docker's format", corev1.DockerConfigKey)
+		}
+	default:
+		return nil, fmt.Errorf("its type is %q, and not %s", secret.Type, corev1.SecretTypeDockerConfigJson)
+	}
+	return entries, nil
+}
+
+// joinPEM puts bundles of certificates one behind the other.
+func joinPEM(bundles ...string) string {
+	var joined strings.Builder
+	for _, bundle := range bundles {
+		if bundle = strings.TrimSpace(bundle); bundle != "" {
+			joined.WriteString(bundle + "\n")
+		}
+	}
+	return joined.String()
+}

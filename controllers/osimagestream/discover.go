@@ -1,0 +1,298 @@
+package osimagestream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+)
+
+// discovery is what the sources say.
+type discovery struct {
+	// sources in order of precedence, later ones winning.
+	sources []streams.Source
+	gaps    streams.Gaps
+	// next are the streams of the next payload; nil: it is not known.
+	next *streams.Source
+	// hasPayload: there is a release whose payload was or will be read.
+	hasPayload bool
+}
+
+// Names of sources, as problems have them.
+const (
+	sourceOptions = "command line"
+	sourceAtHand  = "ControllerConfig and payload ImageStream"
+)
+
+// discover reads the sources in their order of precedence: the pair of the
+// command line, that of ConfigMap machine-config-osimageurl, ConfigMap
+// imagemode-streams, the release payload. With an external control plane it
+// opens no connection.
+func (r *reconciler) discover(ctx context.Context, s *scope, reader *inspector) discovery {
+	var d discovery
+	if s.platform.isExternal {
+		d.addAtHand(s, r.options.Pair)
+		d.addConfigMap(s)
+		return d
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	r.addOptions(ctx, &d, reader)
+	r.addOSImageURL(ctx, s, &d, reader)
+	d.addConfigMap(s)
+	r.addPayload(ctx, s, &d, reader)
+	return d
+}
+
+// addOptions adds the pair of the command line.
+func (r *reconciler) addOptions(ctx context.Context, d *discovery, reader *inspector) {
+	if r.options.Pair.IsEmpty() {
+		return
+	}
+	pair, err := streams.PairFromOptions(r.options.Pair, "--base-os-image", "--base-os-extensions-image")
+	d.addPair(ctx, reader, sourceOptions, pair, err)
+}
+
+// addOSImageURL adds the pair of ConfigMap machine-config-osimageurl.
+func (r *reconciler) addOSImageURL(ctx context.Context, s *scope, d *discovery, reader *inspector) {
+	configMap := s.configMaps[machineconfiguration.ConfigMapOSImageURL]
+	if configMap == nil {
+		return
+	}
+	pair, err := streams.PairFromConfigMap(configMap.Data, s.platform.version)
+	d.addPair(ctx, reader, r.configMapName(configMap.Name), pair, err)
+}
+
+func (r *reconciler) configMapName(name string) string {
+	return "ConfigMap " + r.options.Namespace + "/" + name
+}
+
+// addPair adds the stream of a pair of images, unless err says why there is none.
+func (d *discovery) addPair(ctx context.Context, reader *inspector, source string, pair streams.Pair, err error) {
+	if err != nil {
+		d.sources = append(d.sources, streams.Source{Name: source, Problems: []streams.Problem{{Source: source, Reason: err.Error()}}})
+		return
+	}
+	d.inspect(ctx, reader, source, []streams.Candidate{
+		{Image: pair.OSImage, Origin: "image " + pair.OSImage},
+		{Image: pair.ExtensionsImage, Origin: "image " + pair.ExtensionsImage},
+	})
+}
+
+// addConfigMap adds the streams of ConfigMap imagemode-streams, which need no look
+// at their images.
+func (d *discovery) addConfigMap(s *scope) {
+	if configMap := s.configMaps[machineconfiguration.ConfigMapStreams]; configMap != nil {
+		d.sources = append(d.sources, streams.FromConfigMap("ConfigMap "+configMap.Namespace+"/"+configMap.Name, configMap.Data))
+	}
+}
+
+// addPayload adds the streams of the release payload: its ImageStream stands in
+// ConfigMap imagemode-payload, or in the release image.
+func (r *reconciler) addPayload(ctx context.Context, s *scope, d *discovery, reader *inspector) {
+	source, payload, err := r.readPayload(ctx, s, reader)
+	if source == "" {
+		return
+	}
+	d.hasPayload = true
+	if err != nil {
+		d.sources = append(d.sources, streams.Source{Name: source, Problems: []streams.Problem{{Source: source, Reason: explain(ctx, err)}}})
+		isBroken := isGone(err) || !isOfRegistry(err)
+		d.gaps.PayloadUnread, d.gaps.PayloadBroken = !isBroken, isBroken
+		return
+	}
+	before := len(d.sources)
+	d.inspectPayload(ctx, reader, source, payload)
+	if added := &d.sources[before]; len(added.Streams) == 0 && len(added.Problems) == 0 {
+		added.Problems = append(added.Problems, streams.Problem{Source: source,
+			Reason: fmt.Sprintf("the payload %s has no OS image with the label %s", payload.Version, streams.LabelStream)})
+	}
+	d.addNext(ctx, s, reader)
+}
+
+// readPayload returns the payload and its source; no source: there is none.
+func (r *reconciler) readPayload(ctx context.Context, s *scope, reader *inspector) (string, *streams.Payload, error) {
+	if raw, found := s.atHand(machineconfiguration.KeyPayload); found {
+		payload, err := streams.ParsePayload([]byte(raw))
+		if err != nil {
+			err = fmt.Errorf("key %s: %w", machineconfiguration.KeyPayload, err)
+		}
+		return r.configMapName(machineconfiguration.ConfigMapPayload), payload, err
+	}
+	image := r.releaseImage(s)
+	if image == "" {
+		return "", nil, nil
+	}
+	payload, err := reader.payload(ctx, image)
+	return "release image " + image, payload, err
+}
+
+// releaseImage is the cluster's, else that of the command line.
+func (r *reconciler) releaseImage(s *scope) string {
+	if s.platform.releaseImage != "" {
+		return s.platform.releaseImage
+	}
+	return r.options.ReleaseImage
+}
+
+// atHand returns a key of ConfigMap imagemode-payload.
+func (s *scope) atHand(key string) (string, bool) {
+	configMap := s.configMaps[machineconfiguration.ConfigMapPayload]
+	if configMap == nil {
+		return "", false
+	}
+	raw, found := configMap.Data[key]
+	return raw, found
+}
+
+// addNext reads the streams of the next payload where it is at hand.
+func (d *discovery) addNext(ctx context.Context, s *scope, reader *inspector) {
+	raw, found := s.atHand(machineconfiguration.KeyNextPayload)
+	if !found {
+		return
+	}
+	payload, err := streams.ParsePayload([]byte(raw))
+	if err != nil {
+		s.report("next payload", fmt.Errorf("ConfigMap %s, key %s: %w", machineconfiguration.ConfigMapPayload, machineconfiguration.KeyNextPayload, err))
+		return
+	}
+	var next discovery
+	next.inspectPayload(ctx, reader, "next payload", payload)
+	if next.gaps.IsPartial() {
+		return // what cannot be read must not look like a stream that goes
+	}
+	d.next = &next.sources[0]
+}
+
+func (d *discovery) inspectPayload(ctx context.Context, reader *inspector, source string, payload *streams.Payload) {
+	candidates := make([]streams.Candidate, 0, len(payload.Images))
+	for _, image := range payload.Images {
+		candidates = append(candidates, streams.Candidate{Image: image.Image, Origin: "tag " + image.Tag})
+	}
+	d.inspect(ctx, reader, source, candidates)
+}
+
+// inspect reads the labels of candidates and adds what they make. Those that
+// cannot be read become problems, and gaps unless the registry says that there
+// is no such image.
+func (d *discovery) inspect(ctx context.Context, reader *inspector, source string, candidates []streams.Candidate) {
+	var images []string
+	for _, candidate := range candidates {
+		images = append(images, candidate.Image)
+	}
+	results := reader.labels(ctx, images)
+	var unread []streams.Problem
+	var labelled []streams.Candidate
+	for _, candidate := range candidates {
+		result := results[candidate.Image]
+		if result.err != nil {
+			unread = append(unread, streams.Problem{Source: source, Reason: candidate.Origin + ": " + explain(ctx, result.err)})
+			if !isGone(result.err) {
+				d.gaps.Unread = append(d.gaps.Unread, candidate.Image)
+			}
+			continue
+		}
+		candidate.Labels = result.labels
+		labelled = append(labelled, candidate)
+	}
+	d.gaps.Named = append(d.gaps.Named, images...)
+	grouped := streams.Group(source, labelled)
+	grouped.Problems = append(unread, grouped.Problems...)
+	d.sources = append(d.sources, grouped)
+}
+
+// addAtHand adds what an external control plane knows by itself.
+func (d *discovery) addAtHand(s *scope, option streams.Pair) {
+	known := streams.AtHand{Pair: s.platform.pair, Requested: s.requested()}
+	if known.Pair.IsEmpty() {
+		known.Pair = option
+	}
+	if raw, found := s.atHand(machineconfiguration.KeyPayload); found {
+		payload, err := streams.ParsePayload([]byte(raw))
+		if err != nil {
+			d.addBroken(fmt.Errorf("ConfigMap %s, key %s: %w", machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, err))
+			return
+		}
+		known.Payload = payload
+	}
+	source, err := streams.FromAtHand(sourceAtHand, known)
+	if err != nil {
+		d.addBroken(err)
+		return
+	}
+	d.sources = append(d.sources, source)
+}
+
+func (d *discovery) addBroken(err error) {
+	d.gaps.PayloadBroken = true
+	d.sources = append(d.sources, streams.Source{Name: sourceAtHand, Problems: []streams.Problem{{Source: sourceAtHand, Reason: err.Error()}}})
+}
+
+// requested is the default stream that was asked for.
+func (s *scope) requested() string {
+	if s.platform.requested != "" || s.existing == nil {
+		return s.platform.requested
+	}
+	return s.existing.Spec.DefaultStream
+}
+
+// isGone reports whether the registry says that an image does not exist, or is
+// none that can be used.
+func isGone(err error) bool {
+	var permanent *PermanentError
+	return errors.As(err, &permanent) && permanent.Class == request.Image
+}
+
+// isOfRegistry reports whether err comes from reading an image, and not from
+// what was in it.
+func isOfRegistry(err error) bool {
+	var permanent *PermanentError
+	var transient *TransientError
+	return errors.As(err, &permanent) || errors.As(err, &transient)
+}
+
+// explain says for the user why an image could not be read. It is the same as
+// long as the reason is: what the registry said, with its numbers that change, is
+// in the log.
+func explain(ctx context.Context, err error) string {
+	log.FromContext(ctx).Info("image not read", "error", err.Error())
+	var permanent *PermanentError
+	var transient *TransientError
+	switch {
+	case errors.As(err, &permanent):
+		return fmt.Sprintf("image %s cannot be read: %s", permanent.Image, remedy(permanent))
+	case errors.As(err, &transient):
+		return fmt.Sprintf("image %s cannot be read now, and is tried again: its registry or the way to it is at fault", transient.Image)
+	default:
+		return err.Error()
+	}
+}
+
+func remedy(err *PermanentError) string {
+	switch err.Class {
+	case request.Authentication:
+		return "its registry refuses the credentials; put the right ones into the pull secret"
+	case request.Image:
+		return "it does not exist, or is not what it should be: " + innermost(err.Err)
+	case request.Network:
+		return "the certificate of its registry is not accepted; put the authority's into ConfigMap " + machineconfiguration.ConfigMapTrustBundle
+	default:
+		return "its registry answered with an error; the controller's log has it"
+	}
+}
+
+// innermost is what the registry itself said.
+func innermost(err error) string {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return streams.Truncate(err.Error(), maxReason)
+}
+
+// maxReason bounds what of a registry's words is shown, in bytes.
+const maxReason = 150

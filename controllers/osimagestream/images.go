@@ -1,0 +1,49 @@
+package osimagestream
+
+import (
+	"context"
+	"maps"
+
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/registry"
+)
+
+// ImageReader reads what registries say of images. Its errors are
+// *registry.Error; nothing is retried.
+type ImageReader interface {
+	// Labels reads the labels of an image's config.
+	Labels(ctx context.Context, image string) (map[string]string, error)
+	// File reads one file of an image, of at most limit bytes.
+	File(ctx context.Context, image, path string, limit int64) ([]byte, error)
+}
+
+// registryImages asks the real registries.
+type registryImages struct{ access registry.Access }
+
+// Labels returns those that matter for streams.
+func (r registryImages) Labels(ctx context.Context, image string) (map[string]string, error) {
+	source, found, err := registry.Open(ctx, r.access, image)
+	if err != nil {
+		return nil, err
+	}
+	labels := maps.Clone(found.Parsed.Config.Labels)
+	maps.DeleteFunc(labels, func(label, value string) bool { return !isOfStreams(label) || len(value) > maxLabel })
+	return labels, source.Close()
+}
+
+func (r registryImages) File(ctx context.Context, image, path string, limit int64) ([]byte, error) {
+	return registry.ReadFile(ctx, r.access, image, path, limit)
+}
+
+// maxLabel bounds the value of a label in bytes: all of them are names or short
+// lists, and they are kept in an object.
+const maxLabel = 256
+
+func isOfStreams(label string) bool {
+	for _, known := range streams.Labels {
+		if label == known {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+package streams
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/vincent-petithory/dataurl"
+	"sigs.k8s.io/yaml"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+)
+
+// Files of CRI-O: the main one, then the drop-ins by name. The last one that
+// says something counts.
+const (
+	crioConfig  = "/etc/crio/crio.conf"
+	crioDropIns = "/etc/crio/crio.conf.d"
+)
+
+// maxRuntimeFile bounds a configuration file of the runtime, unpacked, in bytes.
+const maxRuntimeFile = 1 << 20
+
+// RuntimeChoice is a default container runtime, and what makes it so.
+type RuntimeChoice struct {
+	// Runtime is its name, such as runc; empty: nothing chooses one, and the OS
+	// image's own default holds.
+	Runtime string
+	// By is the file or object that chose it, for the user.
+	By string
+}
+
+// DefaultRuntime returns the default container runtime that an Ignition config
+// sets, in any of CRI-O's configuration files. A file that does not decode or
+// parse is an error that names it: nobody knows then what the nodes would run.
+func DefaultRuntime(config types.Config) (RuntimeChoice, error) {
+	var choice RuntimeChoice
+	for _, file := range runtimeFiles(config) {
+		text, err := textOf(file)
+		if err != nil {
+			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
+		}
+		runtime, err := crioDefault(text)
+		if err != nil {
+			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
+		}
+		if runtime != "" {
+			choice = RuntimeChoice{Runtime: runtime, By: "file " + file.Path}
+		}
+	}
+	return choice, nil
+}
+
+// runtimeFiles are CRI-O's files in the order it reads them.
+func runtimeFiles(config types.Config) []types.File {
+	var files []types.File
+	for _, file := range config.Storage.Files {
+		if file.Path == crioConfig || path.Dir(file.Path) == crioDropIns {
+			files = append(files, file)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b types.File) int {
+		if isMain, isOtherMain := a.Path == crioConfig, b.Path == crioConfig; isMain != isOtherMain {
+			if isMain {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(path.Base(a.Path), path.Base(b.Path))
+	})
+	return files
+}
+
+// textOf gives a file's contents with what is appended to it.
+func textOf(file types.File) ([]byte, error) {
+	var text []byte
+	for _, resource := range append([]types.Resource{file.Contents}, file.Append...) {
+		data, err := unpack(resource)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, data...)
+		if len(text) > maxRuntimeFile {
+			return nil, fmt.Errorf("it has more than %d bytes", maxRuntimeFile)
+		}
+	}
+	return text, nil
+}
+
+func unpack(resource types.Resource) ([]byte, error) {
+	if resource.Source == nil || *resource.Source == "" {
+		return nil, nil
+	}
+	decoded, err := dataurl.DecodeString(*resource.Source)
+	if err != nil {
+		return nil, fmt.Errorf("contents.source is no data: URL: %w", err)
+	}
+	if resource.Compression == nil || *resource.Compression == "" {
+		return decoded.Data, nil
+	}
+	if *resource.Compression != "gzip" {
+		return nil, fmt.Errorf("contents.compression %q is not known", *resource.Compression)
+	}
+	unpacker, err := gzip.NewReader(bytes.NewReader(decoded.Data))
+	if err != nil {
+		return nil, fmt.Errorf("contents.compression: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(unpacker, maxRuntimeFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("contents.compression: %w", err)
+	}
+	return data, nil
+}
+
+func crioDefault(text []byte) (string, error) {
+	var config struct {
+		CRIO struct {
+			Runtime struct {
+				DefaultRuntime string `toml:"default_runtime"`
+			} `toml:"runtime"`
+		} `toml:"crio"`
+	}
+	if _, err := toml.Decode(string(text), &config); err != nil {
+		return "", fmt.Errorf("it is not TOML as CRI-O reads it: %s", oneLine(err))
+	}
+	return config.CRIO.Runtime.DefaultRuntime, nil
+}
+
+// FromContainerRuntimeConfig returns the default runtime of a
+// ContainerRuntimeConfig, as JSON or YAML. Another kind of object chooses none.
+func FromContainerRuntimeConfig(raw []byte) (RuntimeChoice, error) {
+	var object mcfgv1.ContainerRuntimeConfig
+	if err := yaml.Unmarshal(raw, &object); err != nil {
+		return RuntimeChoice{}, fmt.Errorf("it is no ContainerRuntimeConfig: %s", oneLine(err))
+	}
+	if object.Kind != "ContainerRuntimeConfig" || object.Spec.ContainerRuntimeConfig == nil {
+		return RuntimeChoice{}, nil
+	}
+	return RuntimeChoice{
+		Runtime: string(object.Spec.ContainerRuntimeConfig.DefaultRuntime),
+		By:      "ContainerRuntimeConfig " + object.Name,
+	}, nil
+}
+
+// RuntimeMissingError says that a stream lacks the runtime that was chosen.
+type RuntimeMissingError struct {
+	Choice RuntimeChoice
+	Stream string
+	// Runtimes of the stream.
+	Runtimes []string
+	// Others are the streams that have the runtime.
+	Others []string
+}
+
+func (e *RuntimeMissingError) Error() string {
+	return fmt.Sprintf("%s makes %s the default container runtime, and OS image stream %q has only %s; "+
+		"choose %s there, or a stream with %s (%s)",
+		e.Choice.By, e.Choice.Runtime, e.Stream, strings.Join(e.Runtimes, ", "),
+		strings.Join(e.Runtimes, " or "), e.Choice.Runtime, choiceOf(e.Others))
+}
+
+// CheckRuntime returns a *RuntimeMissingError where the stream lacks the chosen
+// runtime. A stream of which nothing is known passes.
+func CheckRuntime(object *mcfgv1.OSImageStream, stream string, choice RuntimeChoice) error {
+	runtimes := RuntimesOf(object, stream)
+	if choice.Runtime == "" || len(runtimes) == 0 || slices.Contains(runtimes, choice.Runtime) {
+		return nil
+	}
+	missing := &RuntimeMissingError{Choice: choice, Stream: stream, Runtimes: runtimes}
+	if object != nil {
+		for _, name := range Names(object.Status.AvailableStreams) {
+			if slices.Contains(RuntimesOf(object, name), choice.Runtime) {
+				missing.Others = append(missing.Others, name)
+			}
+		}
+	}
+	return missing
+}
+
+// IsRuntimeMissing reports whether err is a *RuntimeMissingError.
+func IsRuntimeMissing(err error) bool {
+	var missing *RuntimeMissingError
+	return errors.As(err, &missing)
+}

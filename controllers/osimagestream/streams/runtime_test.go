@@ -1,0 +1,159 @@
+package streams
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/google/go-cmp/cmp"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+)
+
+func runtimeText(runtime string) string {
+	return "[crio.runtime]\ndefault_runtime = \"" + runtime + "\"\n"
+}
+
+func plain(text string) types.Resource {
+	source := "data:," + strings.NewReplacer(" ", "%20", "\n", "%0A", "\"", "%22", "=", "%3D", "[", "%5B", "]", "%5D").Replace(text)
+	return types.Resource{Source: &source}
+}
+
+func encoded(text string) types.Resource {
+	source := "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString([]byte(text))
+	return types.Resource{Source: &source}
+}
+
+func packed(text string) types.Resource {
+	var buffer bytes.Buffer
+	writer := gzip.NewWriter(&buffer)
+	_, _ = writer.Write([]byte(text))
+	_ = writer.Close()
+	resource, compression := encoded(buffer.String()), "gzip"
+	resource.Compression = &compression
+	return resource
+}
+
+func dropIn(name string, contents types.Resource, appended ...types.Resource) types.File {
+	return types.File{Node: types.Node{Path: "/etc/crio/crio.conf.d/" + name}, FileEmbedded1: types.FileEmbedded1{Contents: contents, Append: appended}}
+}
+
+func TestDefaultRuntime(t *testing.T) {
+	none := "gzip-of-nothing"
+	for name, tc := range map[string]struct {
+		files   []types.File
+		want    RuntimeChoice
+		failure string
+	}{
+		"no files":                         {},
+		"a plain drop-in":                  {files: []types.File{dropIn("99-x", plain(runtimeText("runc")))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-x"}},
+		"base64":                           {files: []types.File{dropIn("99-x", encoded(runtimeText("runc")))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-x"}},
+		"gzip":                             {files: []types.File{dropIn("99-x", packed(runtimeText("crun")))}, want: RuntimeChoice{"crun", "file /etc/crio/crio.conf.d/99-x"}},
+		"the last by name counts":          {files: []types.File{dropIn("99-b", encoded(runtimeText("crun"))), dropIn("10-a", encoded(runtimeText("runc")))}, want: RuntimeChoice{"crun", "file /etc/crio/crio.conf.d/99-b"}},
+		"the other way round":              {files: []types.File{dropIn("99-b", encoded(runtimeText("runc"))), dropIn("10-a", encoded(runtimeText("crun")))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-b"}},
+		"one that says nothing is no last": {files: []types.File{dropIn("10-a", encoded(runtimeText("runc"))), dropIn("99-b", encoded("[crio.image]\npause_image = \"x\"\n"))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/10-a"}},
+		"the main file comes first":        {files: []types.File{dropIn("00-a", encoded(runtimeText("crun"))), {Node: types.Node{Path: "/etc/crio/crio.conf"}, FileEmbedded1: types.FileEmbedded1{Contents: encoded(runtimeText("runc"))}}}, want: RuntimeChoice{"crun", "file /etc/crio/crio.conf.d/00-a"}},
+		"what is appended counts":          {files: []types.File{dropIn("99-x", encoded("[crio.runtime]\n"), packed("default_runtime = \"runc\"\n"))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-x"}},
+		"a deeper directory is not read":   {files: []types.File{dropIn("sub/99-x", encoded(runtimeText("runc")))}},
+		"other files":                      {files: []types.File{{Node: types.Node{Path: "/etc/motd"}, FileEmbedded1: types.FileEmbedded1{Contents: encoded(runtimeText("runc"))}}}},
+		"a commented line":                 {files: []types.File{dropIn("99-x", encoded("[crio.runtime]\n# default_runtime = \"runc\"\n"))}},
+		"no TOML":                          {files: []types.File{dropIn("99-x", encoded("default_runtime: runc"))}, failure: "file /etc/crio/crio.conf.d/99-x: it is not TOML"},
+		"no data URL":                      {files: []types.File{dropIn("99-x", types.Resource{Source: new("http://x"), Compression: &none})}, failure: "no data: URL"},
+		"broken gzip":                      {files: []types.File{dropIn("99-x", types.Resource{Source: encoded("x").Source, Compression: new("gzip")})}, failure: "contents.compression"},
+		"a bomb":                           {files: []types.File{dropIn("99-x", packed(strings.Repeat("#", maxRuntimeFile+1)))}, failure: "more than"},
+		"an empty file":                    {files: []types.File{dropIn("99-x", types.Resource{})}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DefaultRuntime(types.Config{Storage: types.Storage{Files: tc.files}})
+			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+				t.Fatalf("error %v, want %q", err, tc.failure)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func withTraits(annotation string, names ...string) *mcfgv1.OSImageStream {
+	return &mcfgv1.OSImageStream{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{machineconfiguration.AnnotationStreamTraits: annotation}},
+		Status:     mcfgv1.OSImageStreamStatus{AvailableStreams: sets(names...)},
+	}
+}
+
+func TestCheckRuntime(t *testing.T) {
+	runc, crun := RuntimeChoice{"runc", "file f"}, RuntimeChoice{"crun", "file f"}
+	labelled := withTraits(`{"debian-12":{"runtimes":["crun","runc"]},"debian-13":{"runtimes":["crun"]}}`, "debian-12", "debian-13")
+	for name, tc := range map[string]struct {
+		object  *mcfgv1.OSImageStream
+		stream  string
+		choice  RuntimeChoice
+		missing bool
+	}{
+		"RHEL 10 has no runc":                  {stream: "rhel-10", choice: runc, missing: true},
+		"RHEL 10 has crun":                     {stream: "rhel-10", choice: crun},
+		"RHEL 9 has runc":                      {stream: "rhel-9", choice: runc},
+		"CentOS 10 has no runc":                {stream: "centos-10", choice: runc, missing: true},
+		"no choice":                            {stream: "rhel-10"},
+		"an unknown stream passes":             {stream: "mine", choice: runc},
+		"the label says no":                    {object: labelled, stream: "debian-13", choice: runc, missing: true},
+		"the label says yes":                   {object: labelled, stream: "debian-12", choice: runc},
+		"the label wins over the table":        {object: withTraits(`{"rhel-10":{"runtimes":["runc"]}}`), stream: "rhel-10", choice: runc},
+		"a broken annotation leaves the table": {object: withTraits(`{`), stream: "rhel-10", choice: runc, missing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckRuntime(tc.object, tc.stream, tc.choice)
+			if IsRuntimeMissing(err) != tc.missing || err != nil && !tc.missing {
+				t.Errorf("error %v, want missing %t", err, tc.missing)
+			}
+		})
+	}
+	var missing *RuntimeMissingError
+	if err := CheckRuntime(labelled, "debian-13", runc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "a stream with runc (debian-12)") {
+		t.Errorf("the error does not say what to choose: %v", err)
+	}
+}
+
+func TestFromContainerRuntimeConfig(t *testing.T) {
+	config := func(runtime string) string {
+		return "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: c}\nspec:\n  containerRuntimeConfig: {" + runtime + "}\n"
+	}
+	for name, tc := range map[string]struct {
+		raw     string
+		want    RuntimeChoice
+		failure bool
+	}{
+		"runc":                      {raw: config("defaultRuntime: runc"), want: RuntimeChoice{"runc", "ContainerRuntimeConfig c"}},
+		"crun":                      {raw: config("defaultRuntime: crun"), want: RuntimeChoice{"crun", "ContainerRuntimeConfig c"}},
+		"without":                   {raw: config("pidsLimit: 1024"), want: RuntimeChoice{"", "ContainerRuntimeConfig c"}},
+		"another kind":              {raw: "kind: KubeletConfig"},
+		"no containerRuntimeConfig": {raw: "kind: ContainerRuntimeConfig"},
+		"no YAML":                   {raw: "{", failure: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := FromContainerRuntimeConfig([]byte(tc.raw))
+			if diff := cmp.Diff(tc.want, got); diff != "" || (err != nil) != tc.failure {
+				t.Error(diff, err)
+			}
+		})
+	}
+}
+
+func TestTraitsSurviveTheAnnotation(t *testing.T) {
+	traits := map[string]Traits{"a": {Runtimes: []string{"crun"}, Deprecated: true}, "nothing": {}}
+	object := withTraits(EncodeTraits(traits))
+	delete(traits, "nothing")
+	if diff := cmp.Diff(traits, DecodeTraits(object)); diff != "" {
+		t.Error(diff)
+	}
+	if EncodeTraits(map[string]Traits{"a": {}}) != "" || len(DecodeTraits(nil)) != 0 {
+		t.Error("nothing known should be nothing")
+	}
+}
