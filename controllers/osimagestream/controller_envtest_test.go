@@ -3,6 +3,7 @@
 package osimagestream
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,6 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -22,9 +21,11 @@ import (
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/registry/registrytest"
 	"github.com/imagemode/imagemode/test/envtest"
 )
 
+// digest is one of images that nobody has: what they can do stays unknown.
 const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // patience is how long a test waits for the controller. It is done within
@@ -35,19 +36,14 @@ func start(t *testing.T) client.Client {
 	t.Helper()
 	log.SetLogger(zap.New(zap.UseDevMode(true)))
 	rest := envtest.Start(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := newScheme(t)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(mgr, Options{Namespace: machineconfiguration.Namespace}); err != nil {
+	if err := Add(mgr, Options{Namespace: machineconfiguration.Namespace, GlobalPullSecret: pullSecret, Backoff: quick}); err != nil {
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
@@ -82,14 +78,55 @@ func eventually(t *testing.T, c client.Client, what string, isSo func(*mcfgv1.OS
 	return nil
 }
 
+// A secret that is mended is enough: nobody restarts the controller.
+func TestAPartialResultIsHealedThroughTheAPIServer(t *testing.T) {
+	w := &world{T: t, registry: registrytest.New(t)}
+	ca, err := os.ReadFile(w.registry.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nine, ten := w.pushStream("rhel-9", streams.LabelRuntimes, "runc,crun"), w.pushStream("rhel-10")
+	config := w.registry.AddUser("puller", "secret")
+	c := start(t)
+	secret := dockerSecret(pullSecret, []byte(`{"auths":{}}`))
+	for _, object := range []client.Object{
+		secret, configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca)),
+		configMap(machineconfiguration.ConfigMapStreams, "mine", entryOf(streams.Set{Name: "mine", OSImage: nine.OSImage, OSExtensionsImage: nine.OSExtensionsImage})),
+		configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("5.0.0", nine, ten)),
+		&mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "rhel-9"}},
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, c, "what is wrong", func(o *mcfgv1.OSImageStream) bool {
+		return strings.Contains(problems(o), "refuses the credentials") && len(o.Status.AvailableStreams) == 1
+	})
+	secret.Data[corev1.DockerConfigJsonKey] = config
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	healed := eventually(t, c, "all streams", func(o *mcfgv1.OSImageStream) bool {
+		return len(o.Status.AvailableStreams) == 3 && problems(o) == "" && len(streams.RuntimesOf(o, "mine")) == 2
+	})
+	kept := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapImageLabels}, kept); err != nil || len(kept.Data) != 4 {
+		t.Errorf("cache: %v, %d entries", err, len(kept.Data))
+	}
+	time.Sleep(time.Second)
+	if now := eventually(t, c, "rest", func(*mcfgv1.OSImageStream) bool { return true }); now.ResourceVersion != healed.ResourceVersion {
+		t.Error("it is written when nothing changed")
+	}
+}
+
 func TestStreamsFollowTheConfigMap(t *testing.T) {
 	c := start(t)
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapStreams},
 		Data: map[string]string{
-			"debian-13": "osImage: registry.example.com/os/debian-13" + digest,
-			"debian-12": "osImage: registry.example.com/os/debian-12" + digest + "\nosExtensionsImage: registry.example.com/os/debian-12-extensions" + digest,
-			"tagged":    "osImage: registry.example.com/os/tagged:1",
+			"debian-13": "osImage: 127.0.0.1:10/os/debian-13" + digest,
+			"debian-12": "osImage: 127.0.0.1:10/os/debian-12" + digest + "\nosExtensionsImage: 127.0.0.1:10/os/debian-12-extensions" + digest,
+			"tagged":    "osImage: 127.0.0.1:10/os/tagged:1",
 		},
 	}
 	if err := c.Create(t.Context(), configMap); err != nil {
