@@ -65,12 +65,12 @@ func (p *tunnel) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	defer target.Close()
-	w.WriteHeader(http.StatusOK)
 	client, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
 	}
 	defer client.Close()
+	_, _ = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
 	go func() { _, _ = io.Copy(target, client) }()
 	_, _ = io.Copy(client, target)
 }
