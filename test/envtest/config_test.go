@@ -48,6 +48,7 @@ func TestConfig(t *testing.T) {
 		})
 	}
 	t.Run("agents", func(t *testing.T) { testAgentPolicy(t, server) })
+	t.Run("streams", func(t *testing.T) { testStreamPolicies(t, server) })
 }
 
 // testAgentPolicy writes as the agents' ServiceAccount with a token from node-a.
