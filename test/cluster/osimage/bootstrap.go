@@ -28,6 +28,7 @@ var layoutScript []byte
 type layerFiles struct {
 	packages   string
 	software   string
+	runtimes   string
 	extensions string
 }
 

@@ -4,10 +4,11 @@
 // carries the labels by which streams are recognised, and is pushed to a
 // registry by digest.
 //
-// An OS image has two layers: the packages, and the node software (kubelet,
-// containerd and runc as compiled for this cluster, since Debian 12's are too
-// old, with their units and the bootc stand-in). Both are kept in a cache keyed
-// by what went into them, so that only a first run needs the Debian mirror.
+// An OS image has three layers: the packages, the node software (kubelet and
+// containerd as compiled for this cluster, since Debian 12's are too old, with
+// their units and the bootc stand-in), and the container runtimes, in which
+// streams differ. All are kept in a cache keyed by what went into them, so that
+// only a first run needs the Debian mirror.
 package osimage
 
 import (
@@ -93,7 +94,11 @@ func ensureStream(ctx context.Context, options Options, recipe recipe, software 
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return Stream{}, err
 	}
-	published := filepath.Join(directory, "published-"+recipe.key()+"-"+software.key)
+	runtimes, err := recipe.runtimeFiles(options.BinDir)
+	if err != nil {
+		return Stream{}, err
+	}
+	published := filepath.Join(directory, "published-"+recipe.key()+"-"+software.key+"-"+keyOf(runtimes))
 	if stream, ok := destination.stillHas(ctx, published); ok {
 		options.Log("%s: already in the registry", recipe.Name)
 		return stream, nil
@@ -103,6 +108,9 @@ func ensureStream(ctx context.Context, options Options, recipe recipe, software 
 		return Stream{}, err
 	}
 	if layers.software, err = software.once(); err != nil {
+		return Stream{}, err
+	}
+	if layers.runtimes, err = runtimesLayer(directory, runtimes); err != nil {
 		return Stream{}, err
 	}
 	options.Log("%s: pushing to %s", recipe.Name, options.Registry)

@@ -141,7 +141,7 @@ func TestPublishedImagesAreRecognisedByTheirLabels(t *testing.T) {
 	defer server.Close()
 	directory := t.TempDir()
 	layers := layerFiles{}
-	for _, path := range []*string{&layers.packages, &layers.software, &layers.extensions} {
+	for _, path := range []*string{&layers.packages, &layers.software, &layers.runtimes, &layers.extensions} {
 		*path = filepath.Join(directory, "layer")
 	}
 	err := writeAtomically(layers.packages, func(out io.Writer) error {
@@ -159,13 +159,13 @@ func TestPublishedImagesAreRecognisedByTheirLabels(t *testing.T) {
 	if _, ok := publisher.stillHas(ctx, record); ok {
 		t.Error("an image is taken for published that never was")
 	}
-	stream, err := publisher.publish(ctx, recipe{Name: "sample", Version: "1"}, layers, record)
+	stream, err := publisher.publish(ctx, recipe{Name: "sample", Version: "1", Runtimes: []string{"runc", "crun"}}, layers, record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]map[string]string{
 		stream.Image: {
-			"containers.bootc": "1", "ostree.bootable": "true",
+			"containers.bootc": "1", "ostree.bootable": "true", "dev.imagemode.runtimes": "crun,runc",
 			"io.openshift.os.streamclass": "sample", "org.opencontainers.image.version": "1",
 		},
 		stream.ExtensionsImage: {

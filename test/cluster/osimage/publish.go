@@ -74,7 +74,8 @@ func (p *publisher) stillHas(ctx context.Context, record string) (Stream, bool) 
 func (p *publisher) publish(ctx context.Context, recipe recipe, layers layerFiles, record string) (Stream, error) {
 	stream := Stream{Name: recipe.Name}
 	var err error
-	stream.Image, err = p.push(ctx, "os/"+recipe.Name, recipe.labels("containers.bootc", "1", "ostree.bootable", "true"), layers.packages, layers.software)
+	stream.Image, err = p.push(ctx, "os/"+recipe.Name, recipe.labels("containers.bootc", "1", "ostree.bootable", "true", "dev.imagemode.runtimes", recipe.runtimesLabel()),
+		layers.packages, layers.software, layers.runtimes)
 	if err != nil {
 		return stream, err
 	}

@@ -19,8 +19,9 @@ import (
 //go:embed all:node
 var text embed.FS
 
-// hostBinaries are taken from Options.BinDir into /usr/bin of the image.
-var hostBinaries = []string{"bootc", "containerd", "containerd-shim-runc-v2", "ctr", "kubernetes", "runc"}
+// hostBinaries are taken from Options.BinDir into /usr/bin of the image. Container
+// runtimes are in a layer of their own.
+var hostBinaries = []string{"bootc", "containerd", "containerd-shim-runc-v2", "ctr", "kubernetes"}
 
 // enabledUnits start with the machine. The links stand in /usr, so that the
 // image decides, and not the state of a machine's /etc.

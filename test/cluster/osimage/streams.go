@@ -14,6 +14,9 @@ type recipe struct {
 	Version string
 	// Packages are installed beside the essential ones, with what they depend on.
 	Packages []string
+	// Runtimes are the container runtimes of the OS image, the default one first:
+	// runc is compiled for this cluster, any other is the package of that name.
+	Runtimes []string
 	// Extensions are the packages offered by the extensions image, with those of
 	// their dependencies that the OS image lacks.
 	Extensions []string
@@ -31,8 +34,14 @@ var nodePackages = []string{
 var extensionPackages = []string{"figlet", "jq", "tree"}
 
 var recipes = []recipe{
-	{Name: "debian-12", Suite: "bookworm", Version: "12", Packages: nodePackages, Extensions: extensionPackages},
-	{Name: "debian-13", Suite: "trixie", Version: "13", Packages: nodePackages, Extensions: extensionPackages},
+	{
+		Name: "debian-12", Suite: "bookworm", Version: "12", Runtimes: []string{"runc", "crun"},
+		Packages: append([]string{"crun"}, nodePackages...), Extensions: extensionPackages,
+	},
+	{
+		Name: "debian-13", Suite: "trixie", Version: "13", Runtimes: []string{"crun"},
+		Packages: append([]string{"crun"}, nodePackages...), Extensions: extensionPackages,
+	},
 }
 
 // DefaultStreams are built when Options names none.
