@@ -59,6 +59,11 @@ type Options struct {
 	GlobalPullSecret string
 	// DefaultStream is the OS stream of a cluster that has not chosen one.
 	DefaultStream string
+	// ReleaseImage, BaseOSImage and BaseOSExtensionsImage are sources of OS
+	// streams besides the objects of the cluster.
+	ReleaseImage          string
+	BaseOSImage           string
+	BaseOSExtensionsImage string
 
 	// RolloutBackend does the rollouts: native, or bootc-operator.
 	RolloutBackend string
@@ -86,6 +91,7 @@ func newCommand(run func(*cobra.Command, Options) error) *cobra.Command {
 		},
 	}
 	options.addFlags(command)
+	command.AddCommand(newBootstrapCommand())
 	return command
 }
 
@@ -122,6 +128,9 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")
+	flags.StringVar(&o.ReleaseImage, "release-image", "", "release image with OS streams, on a cluster without a ClusterVersion")
+	flags.StringVar(&o.BaseOSImage, "base-os-image", "", "OS image, by digest, of a cluster with one OS stream; its labels name the stream")
+	flags.StringVar(&o.BaseOSExtensionsImage, "base-os-extensions-image", "", "extensions image, by digest, that belongs to --base-os-image")
 
 	flags.StringVar(&o.RolloutBackend, "rollout-backend", backendNative, "who brings images to nodes: "+backendNative+" (this program and its agents) or "+backendBootcOperator+" (that operator, through a BootcNodePool for each ImageRollout)")
 	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of the node that this program runs on, which is updated last (default: the environment's NODE_NAME)")
@@ -172,6 +181,9 @@ func (o *Options) validate() error {
 	}
 	if o.RolloutBackend != backendNative && o.RolloutBackend != backendBootcOperator {
 		problems = append(problems, fmt.Errorf("--rollout-backend: %q is none of %s, %s", o.RolloutBackend, backendNative, backendBootcOperator))
+	}
+	if (o.BaseOSImage == "") != (o.BaseOSExtensionsImage == "") {
+		problems = append(problems, errors.New("--base-os-image and --base-os-extensions-image belong together; set both or none"))
 	}
 	return errors.Join(problems...)
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/imagemode/imagemode/controllers/machineconfigpool"
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	rollout "github.com/imagemode/imagemode/rollout/controller"
 	"github.com/imagemode/imagemode/rollout/controller/bootcoperator"
 )
@@ -48,7 +49,10 @@ var controllers = []struct {
 	add  add
 }{
 	{"osimagestream", func(mgr ctrl.Manager, o Options) error {
-		return osimagestream.Add(mgr, osimagestream.Options{Namespace: o.Namespace, DefaultStream: o.DefaultStream})
+		return osimagestream.Add(mgr, osimagestream.Options{
+			Namespace: o.Namespace, DefaultStream: o.DefaultStream, GlobalPullSecret: o.GlobalPullSecret, ReleaseImage: o.ReleaseImage,
+			Pair: streams.Pair{OSImage: o.BaseOSImage, ExtensionsImage: o.BaseOSExtensionsImage},
+		})
 	}},
 	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
 		return machineconfigpool.Add(mgr, machineconfigpool.Options{
