@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
 )
 
 // Bounds of the problems annotation: an object's annotations have 256 KiB
@@ -39,6 +43,22 @@ func EncodeProblems(problems []Problem) string {
 		panic(err)
 	}
 	return string(encoded)
+}
+
+// ProblemsOf returns the problems that concern a stream: its own, and those of
+// whole sources, since the stream may come from one of them. The annotation has
+// them cut short. object may be nil; what does not parse is as good as absent.
+func ProblemsOf(object *mcfgv1.OSImageStream, stream string) []Problem {
+	var all, concerning []Problem
+	if object == nil || json.Unmarshal([]byte(object.Annotations[machineconfiguration.AnnotationProblems]), &all) != nil {
+		return nil
+	}
+	for _, problem := range all {
+		if problem.Stream == stream || problem.Stream == "" {
+			concerning = append(concerning, problem)
+		}
+	}
+	return concerning
 }
 
 // Truncate cuts text to at most limit bytes, at a character's border.

@@ -184,6 +184,24 @@ func CheckRuntime(object *mcfgv1.OSImageStream, stream string, choice RuntimeCho
 	return missing
 }
 
+// CheckConfig returns an error where a stream lacks the default container runtime
+// that an Ignition config sets: a *RuntimeMissingError, or one that names a file
+// of which that cannot be told. Streams with every runtime, and those of which
+// nothing is known, pass whatever the files say.
+func CheckConfig(object *mcfgv1.OSImageStream, stream string, config types.Config) error {
+	runtimes := RuntimesOf(object, stream)
+	hasAll := slices.Contains(runtimes, RuntimeCrun) && slices.Contains(runtimes, RuntimeRunc)
+	if len(runtimes) == 0 || hasAll {
+		return nil
+	}
+	choice, err := DefaultRuntime(config)
+	if err != nil {
+		return fmt.Errorf("OS image stream %q has only %s, and the default container runtime cannot be told: %w",
+			stream, strings.Join(runtimes, ", "), err)
+	}
+	return CheckRuntime(object, stream, choice)
+}
+
 // IsRuntimeMissing reports whether err is a *RuntimeMissingError.
 func IsRuntimeMissing(err error) bool {
 	var missing *RuntimeMissingError

@@ -121,6 +121,28 @@ func TestCheckRuntime(t *testing.T) {
 	}
 }
 
+func TestCheckConfig(t *testing.T) {
+	config := func(text string) types.Config {
+		return types.Config{Storage: types.Storage{Files: []types.File{dropIn("99-x", encoded(text))}}}
+	}
+	for name, tc := range map[string]struct{ stream, text, failure string }{
+		"runc on RHEL 10":                     {"rhel-10", runtimeText("runc"), "file /etc/crio/crio.conf.d/99-x makes runc the default container runtime"},
+		"crun on RHEL 10":                     {"rhel-10", runtimeText("crun"), ""},
+		"runc on RHEL 9":                      {"rhel-9", runtimeText("runc"), ""},
+		"what cannot be told, on RHEL 10":     {"rhel-10", "{", "cannot be told: file /etc/crio/crio.conf.d/99-x"},
+		"what cannot be told, where all go":   {"rhel-9", "{", ""},
+		"what cannot be told, on a stranger":  {"mine", "{", ""},
+		"a drop-in without a default runtime": {"rhel-10", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckConfig(nil, tc.stream, config(tc.text))
+			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+				t.Errorf("error %v, want %q", err, tc.failure)
+			}
+		})
+	}
+}
+
 func TestFromContainerRuntimeConfig(t *testing.T) {
 	config := func(runtime string) string {
 		return "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: c}\nspec:\n  containerRuntimeConfig: {" + runtime + "}\n"
