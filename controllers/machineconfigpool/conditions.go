@@ -49,6 +49,7 @@ func (o observation) conditions(count counts) []mcfgv1.MachineConfigPoolConditio
 		{mcfgv1.MachineConfigPoolImageBuildDegraded, build},
 		{mcfgv1.MachineConfigPoolNodeDegraded, node},
 		{mcfgv1.MachineConfigPoolDegraded, degraded(render, build, node)},
+		{conditionStreamProblems, o.streamProblems()},
 	} {
 		list = append(list, mcfgv1.MachineConfigPoolCondition{
 			Type: entry.kind, Status: entry.verdict.status, Reason: entry.verdict.reason,

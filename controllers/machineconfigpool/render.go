@@ -25,6 +25,7 @@ const (
 	reasonDefaultStreamGone = "DefaultStreamGone"
 	reasonImageByTag        = "ImageByTag"
 	reasonStreamOverridden  = "StreamOverridden"
+	reasonRuntimeMissing    = "RuntimeMissing"
 	reasonRenderFailed      = "RenderFailed"
 )
 

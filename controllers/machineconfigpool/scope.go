@@ -158,8 +158,14 @@ func (s *scope) render() (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted.live, err = liveOf(wanted, s.trustBundle)
-	return wanted, err
+	if wanted.live, err = liveOf(wanted, s.trustBundle); err != nil || images.isOverridden {
+		// Of an image that no stream has it is not known which runtimes it has.
+		return wanted, err
+	}
+	if err := s.checkRuntime(wanted, stream.Name); err != nil {
+		return nil, err
+	}
+	return wanted, nil
 }
 
 // observe collects what the status is made of.
