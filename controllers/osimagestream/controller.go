@@ -52,19 +52,23 @@ type Options struct {
 	Backoff wait.Backoff
 }
 
+func (o Options) withDefaults() Options {
+	if o.Images == nil {
+		o.Images = func(access registry.Access) ImageReader { return registryImages{access: access} }
+	}
+	if o.Backoff.Steps == 0 {
+		o.Backoff = attemptBackoff
+	}
+	return o
+}
+
 // Add adds the controller to mgr. The manager's cache must hold ConfigMaps and
 // Secrets of options.Namespace.
 func Add(mgr ctrl.Manager, options Options) error {
-	if options.Images == nil {
-		options.Images = func(access registry.Access) ImageReader { return registryImages{access: access} }
-	}
-	if options.Backoff.Steps == 0 {
-		options.Backoff = attemptBackoff
-	}
 	r := &reconciler{
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-osimagestream"),
-		options: options,
+		options: options.withDefaults(),
 		cache:   newImageCache(time.Now),
 	}
 	if err := r.watch(mgr).Complete(r); err != nil {

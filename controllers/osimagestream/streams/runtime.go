@@ -149,6 +149,26 @@ func FromContainerRuntimeConfig(raw []byte) (RuntimeChoice, error) {
 	}, nil
 }
 
+// generatedDropIn is the drop-in that a ContainerRuntimeConfig becomes on a node.
+const generatedDropIn = "01-ctrcfg-defaultRuntime"
+
+// EffectiveRuntime is DefaultRuntime where a ContainerRuntimeConfig has a say,
+// too: it stands among the drop-ins by the name it has on a node.
+func EffectiveRuntime(config types.Config, generated RuntimeChoice) (RuntimeChoice, error) {
+	if generated.Runtime == "" {
+		return DefaultRuntime(config)
+	}
+	source := dataurl.EncodeBytes(fmt.Appendf(nil, "[crio.runtime]\ndefault_runtime = %q\n", generated.Runtime))
+	file := types.File{Node: types.Node{Path: crioDropIns + "/" + generatedDropIn}}
+	file.Contents.Source = &source
+	config.Storage.Files = append(slices.Clone(config.Storage.Files), file)
+	choice, err := DefaultRuntime(config)
+	if choice.By == "file "+file.Path {
+		choice.By = generated.By
+	}
+	return choice, err
+}
+
 // RuntimeMissingError says that a stream lacks the runtime that was chosen.
 type RuntimeMissingError struct {
 	Choice RuntimeChoice

@@ -121,6 +121,27 @@ func TestCheckRuntime(t *testing.T) {
 	}
 }
 
+func TestEffectiveRuntime(t *testing.T) {
+	generated := RuntimeChoice{"runc", "ContainerRuntimeConfig c"}
+	for name, tc := range map[string]struct {
+		files     []types.File
+		generated RuntimeChoice
+		want      RuntimeChoice
+	}{
+		"a ContainerRuntimeConfig alone":     {generated: generated, want: generated},
+		"a drop-in behind it by name counts": {[]types.File{dropIn("99-x", encoded(runtimeText("crun")))}, generated, RuntimeChoice{"crun", "file /etc/crio/crio.conf.d/99-x"}},
+		"a drop-in before it does not":       {[]types.File{dropIn("00-x", encoded(runtimeText("crun")))}, generated, generated},
+		"without a ContainerRuntimeConfig":   {[]types.File{dropIn("99-x", encoded(runtimeText("runc")))}, RuntimeChoice{}, RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := EffectiveRuntime(types.Config{Storage: types.Storage{Files: tc.files}}, tc.generated)
+			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		})
+	}
+}
+
 func TestCheckConfig(t *testing.T) {
 	config := func(text string) types.Config {
 		return types.Config{Storage: types.Storage{Files: []types.File{dropIn("99-x", encoded(text))}}}
