@@ -43,7 +43,7 @@ func TestControllersAreSwitched(t *testing.T) {
 	for flag, want := range map[string][]string{
 		"*":                               controllerNames(),
 		"osimagestream":                   {"osimagestream"},
-		"*,-machineosbuild,-imagerollout": {"osimagestream", "machineconfigpool"},
+		"*,-machineosbuild,-imagerollout": {"osimagestream", "machineconfigpool", "nodepool"},
 		"-machineosbuild,*":               controllerNames(),
 		"machineconfigpool,imagerollout":  {"machineconfigpool", "imagerollout"},
 		"machineosbuild,-machineosbuild":  nil,

@@ -31,6 +31,7 @@ import (
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/machineconfigpool"
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
+	"github.com/imagemode/imagemode/controllers/nodepool"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	rollout "github.com/imagemode/imagemode/rollout/controller"
@@ -79,6 +80,10 @@ var controllers = []struct {
 			GlobalPullSecret:       o.GlobalPullSecret,
 			Workers:                o.Workers,
 		})
+	}},
+	{"nodepool", func(mgr ctrl.Manager, o Options) error {
+		payloads := osimagestream.NewPayloads(mgr.GetClient(), osimagestream.Options{Namespace: o.Namespace, GlobalPullSecret: o.GlobalPullSecret})
+		return nodepool.Add(mgr, nodepool.Options{Payloads: payloads})
 	}},
 	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
 		if o.RolloutBackend == backendBootcOperator {
