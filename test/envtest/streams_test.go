@@ -34,7 +34,10 @@ func testStreamPolicies(t *testing.T, server *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(t, admin, builders.MachineConfigPool("early", builders.Stream("any")))
+	// The server needs a moment to know the kind of the parameter.
+	waitUntil(t, func(ctx context.Context) bool {
+		return admin.Create(ctx, builders.MachineConfigPool("early", builders.Stream("any"))) == nil
+	})
 	stream := &mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "a"}}
 	create(t, admin, stream)
 	create(t, admin, builders.MachineConfigPool("soon", builders.Stream("any")))
