@@ -27,6 +27,9 @@ type Access struct {
 	// TrustBundle is a PEM file that is trusted like those in CertDir. It may
 	// be missing.
 	TrustBundle string
+	// HostCertDir has a directory host[:port] with certificates for each registry,
+	// see containers-certs.d(5); empty: the host's.
+	HostCertDir string
 	// PolicyFile is a signature policy; empty: the host's, and where the host
 	// has none, everything is accepted: images are taken by digest.
 	PolicyFile string
@@ -54,6 +57,7 @@ func (a Access) System() (*types.SystemContext, error) {
 		SignaturePolicyPath:      a.PolicyFile,
 		SystemRegistriesConfPath: a.RegistriesConf,
 		DockerProxy:              a.Proxy,
+		DockerPerHostCertDirPath: a.HostCertDir,
 		ArchitectureChoice:       a.Architecture,
 		OSChoice:                 "linux",
 	}
