@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type wayIn struct {
 	credentials map[string]json.RawMessage
 	// trustBundle is PEM; empty: the system's certificates only.
 	trustBundle string
+	// hostBundles are PEM for single registries, by host[:port].
+	hostBundles map[string][]byte
 	// registriesConf is the text of a registries.conf; empty: the host's.
 	registriesConf string
 	// proxy; nil: the environment's.
@@ -72,7 +75,31 @@ func (w wayIn) write(directory string) (registry.Access, error) {
 		access.RegistriesConf = filepath.Join(directory, "registries.conf")
 		err = errors.Join(err, os.WriteFile(access.RegistriesConf, []byte(w.registriesConf), 0o600))
 	}
+	if len(w.hostBundles) > 0 {
+		access.HostCertDir = filepath.Join(directory, "certs.d")
+		err = errors.Join(err, writeHostBundles(access.HostCertDir, w.hostBundles))
+	}
 	return access, err
+}
+
+// hostPattern is what the directory of a registry's certificates may be called.
+var hostPattern = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]+)?$`)
+
+// writeHostBundles passes over names that are no hosts.
+func writeHostBundles(directory string, bundles map[string][]byte) error {
+	for host, bundle := range bundles {
+		if !hostPattern.MatchString(host) {
+			continue
+		}
+		of := filepath.Join(directory, host)
+		if err := os.MkdirAll(of, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(of, "ca.crt"), bundle, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // function chooses the proxy for each request, so that noProxy holds for

@@ -24,7 +24,7 @@ func tagged(version string, tags ...string) string {
 	return text
 }
 
-func config(spec string) string {
+func controllerConfigOf(spec string) string {
 	return "apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: machine-config-controller}\nspec: {" + spec + "}\n"
 }
 
@@ -58,15 +58,15 @@ func TestBootstrap(t *testing.T) {
 		},
 		"ControllerConfig's request comes first": {
 			files: map[string]string{"all.yaml": tagged("5.0.0", strings.Fields(bothTags)...) + "---\n" + manifestOf("v1", "defaultStream: rhel-10") +
-				"---\n" + config("defaultStream: rhel-9, "+basePair)},
+				"---\n" + controllerConfigOf("defaultStream: rhel-9, "+basePair)},
 			streams: []string{"rhel-10", "rhel-9"}, byDefault: "rhel-9",
 		},
 		"without a payload: one stream of the name requested": {
-			files:   map[string]string{"1.yaml": config(basePair), "2.yaml": manifestOf("v1", "defaultStream: rhel-10"), "notes.txt": "{"},
+			files:   map[string]string{"1.yaml": controllerConfigOf(basePair), "2.yaml": manifestOf("v1", "defaultStream: rhel-10"), "notes.txt": "{"},
 			streams: []string{"rhel-10"}, byDefault: "rhel-10",
 		},
 		"other ImageStreams and kinds are passed over": {
-			files: map[string]string{"1.yaml": config("defaultStream: rhel-9, " + basePair),
+			files: map[string]string{"1.yaml": controllerConfigOf("defaultStream: rhel-9, " + basePair),
 				"2.yaml": "apiVersion: image.openshift.io/v1\nkind: ImageStream\nmetadata: {name: x}\n---\nkind: ConfigMap\n"},
 			streams: []string{"rhel-9"}, byDefault: "rhel-9",
 		},

@@ -163,11 +163,15 @@ func (r *reconciler) act(ctx context.Context, s *scope) (outcome, error) {
 	return decided, err
 }
 
-// nextLook is when to look again at what is not complete: soon at first.
-// Complete results change only when something does that is watched.
+// nextLook is when to look again: soon at first at what is not complete, seldom
+// at what has problems, since an image may be pushed late. All else changes only
+// when something does that is watched.
 func (r *reconciler) nextLook(outcome outcome) time.Duration {
 	if outcome.isComplete() {
 		r.retry = 0
+		if len(outcome.Problems) > 0 {
+			return lastRetry
+		}
 		return 0
 	}
 	r.retry = min(max(2*r.retry, firstRetry), lastRetry)

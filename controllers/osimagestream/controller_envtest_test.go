@@ -12,6 +12,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -110,12 +111,78 @@ func TestAPartialResultIsHealedThroughTheAPIServer(t *testing.T) {
 		return len(o.Status.AvailableStreams) == 3 && problems(o) == "" && len(streams.RuntimesOf(o, "mine")) == 2
 	})
 	kept := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapImageLabels}, kept); err != nil || len(kept.Data) != 4 {
-		t.Errorf("cache: %v, %d entries", err, len(kept.Data))
+	key := client.ObjectKey{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapImageLabels}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(kept.Data) < 4; time.Sleep(50 * time.Millisecond) {
+		if err := c.Get(t.Context(), key, kept); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(kept.Data) != 4 {
+		t.Errorf("%d images are kept", len(kept.Data))
 	}
 	time.Sleep(time.Second)
 	if now := eventually(t, c, "rest", func(*mcfgv1.OSImageStream) bool { return true }); now.ResourceVersion != healed.ResourceVersion {
 		t.Error("it is written when nothing changed")
+	}
+}
+
+// preserving is a CRD, for tests, of a kind of a platform: any field goes.
+func preserving(kind, plural string) *unstructured.Unstructured {
+	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{
+			"name":        plural + ".config.openshift.io",
+			"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a stand-in for tests"},
+		},
+		"spec": map[string]any{
+			"group": "config.openshift.io", "scope": "Cluster",
+			"names": map[string]any{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
+				"schema": map[string]any{"openAPIV3Schema": anything},
+			}},
+		},
+	}}
+	return object
+}
+
+// A standalone cluster that was installed with 4.x stays on RHEL 9 with 5.0. The
+// platform's kinds come after the controller has started, and no restart is needed.
+func TestAStandaloneUpgradeStaysOnRHEL9(t *testing.T) {
+	w := &world{T: t, registry: registrytest.New(t)}
+	ca, err := os.ReadFile(w.registry.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
+	release := w.pushRelease("5.0.0", nine, ten)
+	c := start(t)
+	for _, object := range []client.Object{
+		configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca)),
+		preserving("ClusterVersion", "clusterversions"),
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version := clusterVersion("4.20.1", "5.0.0", release)
+	status := version.Status
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if err = c.Create(t.Context(), version); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	version.Status = status
+	if err := c.Status().Update(t.Context(), version); err != nil {
+		t.Fatal(err)
+	}
+	object := eventually(t, c, "streams of the release", func(o *mcfgv1.OSImageStream) bool { return len(o.Status.AvailableStreams) == 2 })
+	if object.Spec.DefaultStream != "rhel-9" || object.Status.DefaultStream != "rhel-9" {
+		t.Errorf("default: spec %q, status %q", object.Spec.DefaultStream, object.Status.DefaultStream)
 	}
 }
 

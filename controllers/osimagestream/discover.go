@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -112,7 +114,7 @@ func (r *reconciler) addPayload(ctx context.Context, s *scope, d *discovery, rea
 		added.Problems = append(added.Problems, streams.Problem{Source: source,
 			Reason: fmt.Sprintf("the payload %s has no OS image with the label %s", payload.Version, streams.LabelStream)})
 	}
-	d.addNext(ctx, s, reader)
+	r.addNext(ctx, s, d, reader)
 }
 
 // readPayload returns the payload and its source; no source: there is none.
@@ -150,23 +152,39 @@ func (s *scope) atHand(key string) (string, bool) {
 	return raw, found
 }
 
-// addNext reads the streams of the next payload where it is at hand.
-func (d *discovery) addNext(ctx context.Context, s *scope, reader *inspector) {
-	raw, found := s.atHand(machineconfiguration.KeyNextPayload)
-	if !found {
+// addNext reads the streams of the next payload. What cannot be read must not
+// look like a stream that goes: then nothing is known of the next payload.
+func (r *reconciler) addNext(ctx context.Context, s *scope, d *discovery, reader *inspector) {
+	payload, err := readNext(ctx, s, reader)
+	if err != nil {
+		log.FromContext(ctx).Info("the next release is not known: its payload cannot be read", "error", err.Error())
 		return
 	}
-	payload, err := streams.ParsePayload([]byte(raw))
-	if err != nil {
-		s.report("next payload", fmt.Errorf("ConfigMap %s, key %s: %w", machineconfiguration.ConfigMapPayload, machineconfiguration.KeyNextPayload, err))
+	if payload == nil {
 		return
 	}
 	var next discovery
 	next.inspectPayload(ctx, reader, "next payload", payload)
-	if next.gaps.IsPartial() {
-		return // what cannot be read must not look like a stream that goes
+	if !next.gaps.IsPartial() {
+		d.next = &next.sources[0]
 	}
-	d.next = &next.sources[0]
+}
+
+// readNext returns the payload in ConfigMap imagemode-payload, else that of the
+// last release that ClusterVersion offers and that has another minor version;
+// nil: there is none. An update within a minor version keeps its streams.
+func readNext(ctx context.Context, s *scope, reader *inspector) (*streams.Payload, error) {
+	if raw, found := s.atHand(machineconfiguration.KeyNextPayload); found {
+		payload, err := streams.ParsePayload([]byte(raw))
+		if err != nil {
+			s.report("next payload", fmt.Errorf("ConfigMap %s, key %s: %w", machineconfiguration.ConfigMapPayload, machineconfiguration.KeyNextPayload, err))
+		}
+		return payload, err
+	}
+	if s.platform.nextRelease == "" {
+		return nil, nil
+	}
+	return reader.payload(ctx, s.platform.nextRelease)
 }
 
 func (d *discovery) inspectPayload(ctx context.Context, reader *inspector, source string, payload *streams.Payload) {
@@ -182,11 +200,17 @@ func (d *discovery) inspectPayload(ctx context.Context, reader *inspector, sourc
 // is no such image.
 func (d *discovery) inspect(ctx context.Context, reader *inspector, source string, candidates []streams.Candidate) {
 	var images []string
-	for _, candidate := range candidates {
-		images = append(images, candidate.Image)
-	}
-	results := reader.labels(ctx, images)
 	var unread []streams.Problem
+	candidates = slices.DeleteFunc(candidates, func(candidate streams.Candidate) bool {
+		isByTag := !strings.Contains(candidate.Image, "@")
+		if isByTag {
+			unread = append(unread, streams.Problem{Source: source, Reason: fmt.Sprintf("%s: image %q has no digest, and a tag can move", candidate.Origin, candidate.Image)})
+		} else {
+			images = append(images, candidate.Image)
+		}
+		return isByTag
+	})
+	results := reader.labels(ctx, images)
 	var labelled []streams.Candidate
 	for _, candidate := range candidates {
 		result := results[candidate.Image]

@@ -16,7 +16,6 @@
 //
 // What can be decided without a cluster is in package streams.
 //
-// Not there yet: certificates for single registries in ControllerConfig
-// (imageRegistryBundleData and imageRegistryBundleUserData) are not used, and the
-// streams of a next release are known only from ConfigMap imagemode-payload.
+// Not there yet: an object that is deleted while the controller is down gets its
+// default chosen anew.
 package osimagestream

@@ -2,13 +2,16 @@ package osimagestream
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,14 +42,19 @@ type platform struct {
 	// releaseImage and version are those the cluster is to run; installed is the
 	// version it was installed with. Empty: there is no ClusterVersion.
 	releaseImage, version, installed string
+	// nextRelease is the release image of the last update offered that has another
+	// minor version; empty: none.
+	nextRelease string
 	// isExternal: the control plane runs outside of the cluster, which may not
 	// be able to reach what the cluster's nodes reach.
 	isExternal bool
 	// proxy of the cluster; nil: it says nothing, and the environment holds.
 	proxy   *proxySettings
 	mirrors []mirrorSet
-	// trustBundle is PEM.
+	// trustBundle is PEM for all registries, hostBundles for one each, by
+	// host[:port].
 	trustBundle string
+	hostBundles map[string][]byte
 	// pair and requested are ControllerConfig's.
 	pair      streams.Pair
 	requested string
@@ -85,6 +93,11 @@ func (p *platform) readVersion(ctx context.Context, reader client.Reader) error 
 	}
 	p.releaseImage, p.version = version.Status.Desired.Image, version.Status.Desired.Version
 	p.installed = streams.InstallVersion(history, p.version)
+	offered := map[string]string{}
+	for _, update := range version.Status.AvailableUpdates {
+		offered[update.Version] = update.Image
+	}
+	p.nextRelease = offered[streams.NextMinor(p.version, slices.Collect(maps.Keys(offered)))]
 	return nil
 }
 
@@ -114,8 +127,28 @@ type controllerConfig struct {
 		BaseOSContainerImage           string         `json:"baseOSContainerImage"`
 		BaseOSExtensionsContainerImage string         `json:"baseOSExtensionsContainerImage"`
 		AdditionalTrustBundle          []byte         `json:"additionalTrustBundle"`
+		ImageRegistryBundleData        []hostBundle   `json:"imageRegistryBundleData"`
+		ImageRegistryBundleUserData    []hostBundle   `json:"imageRegistryBundleUserData"`
 		Proxy                          *proxySettings `json:"proxy"`
 	} `json:"spec"`
+}
+
+// hostBundle is the certificates for one registry.
+type hostBundle struct {
+	// File is the registry's host, with two dots for the colon before the port.
+	File string `json:"file"`
+	Data []byte `json:"data"`
+}
+
+// hostBundles gives the certificates by host[:port]. A user's come after those
+// of the cluster.
+func (c controllerConfig) hostBundles() map[string][]byte {
+	bundles := map[string][]byte{}
+	for _, bundle := range append(c.Spec.ImageRegistryBundleData, c.Spec.ImageRegistryBundleUserData...) {
+		host := strings.Replace(bundle.File, "..", ":", 1)
+		bundles[host] = append(append(bundles[host], bundle.Data...), '\n')
+	}
+	return bundles
 }
 
 func (c controllerConfig) pair() streams.Pair {
@@ -129,7 +162,7 @@ func (p *platform) readControllerConfig(ctx context.Context, reader client.Reade
 		return err
 	}
 	p.pair, p.requested = config.pair(), config.Spec.DefaultStream
-	p.trustBundle = string(config.Spec.AdditionalTrustBundle)
+	p.trustBundle, p.hostBundles = string(config.Spec.AdditionalTrustBundle), config.hostBundles()
 	if config.Spec.Proxy != nil {
 		p.proxy = config.Spec.Proxy
 	}
@@ -190,7 +223,11 @@ func readOptional(ctx context.Context, reader client.Reader, kind schema.GroupVe
 }
 
 func decode(object *unstructured.Unstructured, into any) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+	raw, err := object.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
 		return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil

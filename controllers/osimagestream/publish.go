@@ -152,7 +152,9 @@ func (r *reconciler) announceChange(stream *mcfgv1.OSImageStream, before, after 
 func (r *reconciler) writeAnnotations(ctx context.Context, stream *mcfgv1.OSImageStream, outcome outcome) error {
 	before := stream.DeepCopy()
 	setAnnotation(stream, machineconfiguration.AnnotationProblems, streams.EncodeProblems(outcome.Problems))
-	setAnnotation(stream, machineconfiguration.AnnotationStreamTraits, streams.EncodeTraits(outcome.Traits))
+	if outcome.chosen.Name != "" {
+		setAnnotation(stream, machineconfiguration.AnnotationStreamTraits, streams.EncodeTraits(outcome.Traits))
+	}
 	if outcome.release != "" {
 		setAnnotation(stream, machineconfiguration.AnnotationReleasePayloadImage, outcome.release)
 	}

@@ -94,6 +94,7 @@ func (r *reconciler) gatherWayIn(ctx context.Context, s *scope) error {
 	s.wayIn = wayIn{
 		credentials:    credentials,
 		trustBundle:    joinPEM(s.platform.trustBundle, trust),
+		hostBundles:    s.platform.hostBundles,
 		registriesConf: mirrors,
 		proxy:          s.platform.proxy,
 	}

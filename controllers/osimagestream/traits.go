@@ -31,11 +31,32 @@ func (r *reconciler) learnTraits(ctx context.Context, s *scope, outcome *outcome
 		if result.err != nil {
 			outcome.hasUnknownTraits = true
 			log.FromContext(ctx).Info("it is not known yet what a stream can do", "stream", stream, "error", result.err.Error())
-			continue
 		}
-		traits := outcome.Traits[stream]
-		traits.Runtimes = streams.TraitsOf(result.labels).Runtimes
-		traits.Deprecated = traits.Deprecated || streams.TraitsOf(result.labels).Deprecated
-		outcome.Traits[stream] = traits
+		outcome.addTraits(stream, s.traitsOf(stream, image, result))
 	}
+}
+
+// traitsOf are those that the labels of an OS image tell, or that were known of
+// the same image: a registry that is away must not make a pool render what its
+// stream cannot run.
+func (s *scope) traitsOf(stream, image string, result inspection) streams.Traits {
+	if result.err == nil {
+		return streams.TraitsOf(result.labels)
+	}
+	if s.existing == nil {
+		return streams.Traits{}
+	}
+	for _, known := range s.existing.Status.AvailableStreams {
+		if known.Name == stream && string(known.OSImage) == image {
+			return streams.DecodeTraits(s.existing)[stream]
+		}
+	}
+	return streams.Traits{}
+}
+
+func (o *outcome) addTraits(stream string, learnt streams.Traits) {
+	traits := o.Traits[stream]
+	traits.Runtimes = learnt.Runtimes
+	traits.Deprecated = traits.Deprecated || learnt.Deprecated
+	o.Traits[stream] = traits
 }

@@ -108,3 +108,25 @@ func TestBuiltinDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestNextMinor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		current string
+		offered []string
+		want    string
+	}{
+		"nothing offered":                {"4.21.3", nil, ""},
+		"patches only":                   {"4.21.3", []string{"4.21.4", "4.21.9"}, ""},
+		"the last of the next minor":     {"4.21.3", []string{"4.22.1", "4.21.9", "4.22.10", "4.22.2"}, "4.22.10"},
+		"the next major":                 {"4.22.3", []string{"5.0.0", "4.22.4"}, "5.0.0"},
+		"an older one":                   {"4.21.3", []string{"4.20.9"}, ""},
+		"what cannot be read is no next": {"4.21.3", []string{"next", "4.22.0-rc.1"}, "4.22.0-rc.1"},
+		"a version that cannot be read":  {"", []string{"4.22.0"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := NextMinor(tc.current, tc.offered); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // HistoryEntry is one entry of ClusterVersion.status.history.
@@ -32,10 +34,10 @@ var versionPattern = regexp.MustCompile(`^v?([0-9]{1,4})\.[0-9]+`)
 
 // majorOf returns the first number of a version. A pre-release counts as the
 // release it leads to: 5.0.0-0.nightly is of 5.
-func majorOf(version string) (int, error) {
-	found := versionPattern.FindStringSubmatch(version)
+func majorOf(text string) (int, error) {
+	found := versionPattern.FindStringSubmatch(text)
 	if found == nil {
-		return 0, fmt.Errorf("version %q is not of the form major.minor…, such as 5.0.1", version)
+		return 0, fmt.Errorf("version %q is not of the form major.minor…, such as 5.0.1", text)
 	}
 	return strconv.Atoi(found[1])
 }
@@ -55,4 +57,25 @@ func BuiltinDefault(installed string) string {
 	default:
 		return "rhel-10"
 	}
+}
+
+// NextMinor returns the greatest of the offered versions that has another minor
+// or major version than current and is greater; empty: there is none. Versions
+// that cannot be read are passed over.
+func NextMinor(current string, offered []string) string {
+	now, err := version.ParseGeneric(current)
+	if err != nil {
+		return ""
+	}
+	var next *version.Version
+	name := ""
+	for _, each := range offered {
+		candidate, err := version.ParseGeneric(each)
+		isOfMinor := err == nil && candidate.Major() == now.Major() && candidate.Minor() == now.Minor()
+		if err != nil || isOfMinor || candidate.LessThan(now) || next != nil && candidate.LessThan(next) {
+			continue
+		}
+		next, name = candidate, each
+	}
+	return name
 }

@@ -1,0 +1,122 @@
+package osimagestream
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+)
+
+func TestImagesAreReadThroughTheMirrorsOfTheCluster(t *testing.T) {
+	w := newWorld(t)
+	set := w.pushStream("rhel-9")
+	atSource := set
+	for _, image := range []*mcfgv1.ImageDigestFormat{&atSource.OSImage, &atSource.OSExtensionsImage} {
+		*image = mcfgv1.ImageDigestFormat(strings.Replace(string(*image), w.registry.Host+"/os", "registry.invalid/release", 1))
+	}
+	w.create(&configv1.ImageDigestMirrorSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "mirrors"},
+		Spec: configv1.ImageDigestMirrorSetSpec{ImageDigestMirrors: []configv1.ImageDigestMirrors{{
+			Source: "registry.invalid/release", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(w.registry.Host + "/os")}, MirrorSourcePolicy: configv1.NeverContactSource,
+		}}},
+	})
+	w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("4.21.0", atSource)))
+	object := w.mustReconcile()
+	if diff := cmp.Diff([]streams.Set{atSource}, object.Status.AvailableStreams); diff != "" || problems(object) != "" {
+		t.Error(diff, problems(object))
+	}
+}
+
+func TestControllerConfigBringsCertificatesForOneRegistry(t *testing.T) {
+	w := newWorld(t)
+	ca, err := os.ReadFile(w.registry.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Delete(t.Context(), configMap(machineconfiguration.ConfigMapTrustBundle)); err != nil {
+		t.Fatal(err)
+	}
+	set := w.pushStream("rhel-9")
+	w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("4.21.0", set)))
+	w.mustReconcile()
+	if w.object() != nil || !strings.Contains(w.said(), "certificate of its registry is not accepted") {
+		t.Fatal("without the certificate it should not work")
+	}
+	w.create(&mcfgv1.ControllerConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"},
+		Spec: mcfgv1.ControllerConfigSpec{ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{
+			{File: strings.Replace(w.registry.Host, ":", "..", 1), Data: ca}, {File: "../../etc", Data: ca},
+		}},
+	})
+	if object := w.mustReconcile(); len(object.Status.AvailableStreams) != 1 {
+		t.Errorf("%+v, problems %s", object.Status, problems(object))
+	}
+}
+
+func TestTheNextReleaseIsTheOneThatClusterVersionOffers(t *testing.T) {
+	w := newWorld(t, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
+	version := clusterVersion("4.20.0", "4.22.0", w.pushRelease("4.22.0", nine, ten))
+	version.Status.AvailableUpdates = []configv1.Release{{Version: "4.22.9", Image: "registry.invalid/never-read"}, {Version: "5.0.0", Image: w.pushRelease("5.0.0", ten)}}
+	w.create(version)
+	if object := w.mustReconcile(); !strings.Contains(problems(object), "the next release has no OS image stream rhel-9") {
+		t.Errorf("problems %s", problems(object))
+	}
+	operator := &configv1.ClusterOperator{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: clusterOperator}, operator); err != nil || operator.Status.Conditions[0].Status != configv1.ConditionFalse {
+		t.Errorf("error %v, conditions %+v", err, operator.Status.Conditions)
+	}
+}
+
+func TestWhatAStreamCanDoIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	set := w.pushStream("debian-13", streams.LabelRuntimes, "crun")
+	w.create(configMap(machineconfiguration.ConfigMapStreams, "debian-13", entryOf(set)))
+	w.mustReconcile()
+	if err := w.client.Delete(t.Context(), configMap(machineconfiguration.ConfigMapImageLabels)); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.registry.Fail(func(*http.Request) int { return http.StatusBadGateway })
+	if object := w.mustReconcile(); len(streams.DecodeTraits(object)["debian-13"].Runtimes) != 1 {
+		t.Errorf("annotations %v", object.Annotations)
+	}
+	t.Run("and when all sources are gone", func(t *testing.T) {
+		if err := w.client.Delete(t.Context(), configMap(machineconfiguration.ConfigMapStreams)); err != nil {
+			t.Fatal(err)
+		}
+		if object := w.mustReconcile(); len(streams.DecodeTraits(object)) != 1 || len(object.Status.AvailableStreams) != 1 {
+			t.Errorf("%+v", object)
+		}
+	})
+}
+
+func TestAnImageByTagIsNotLookedAt(t *testing.T) {
+	w := newWorld(t)
+	byTag := streams.Set{Name: "a", OSImage: mcfgv1.ImageDigestFormat(w.registry.Host + "/os/a:1"), OSExtensionsImage: mcfgv1.ImageDigestFormat(w.registry.Host + "/os/b:1")}
+	good := w.pushStream("good")
+	w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("5.0.0", byTag, good)))
+	w.registry.Requests()
+	result, err := w.reconcile()
+	object := w.object()
+	if err != nil || len(object.Status.AvailableStreams) != 1 || !strings.Contains(problems(object), "has no digest") {
+		t.Errorf("error %v, object %+v", err, object)
+	}
+	for _, request := range w.registry.Requests() {
+		if strings.Contains(request, "/os/a/") || strings.Contains(request, "/os/b/") {
+			t.Errorf("request %s", request)
+		}
+	}
+	if result.RequeueAfter < lastRetry {
+		t.Errorf("next look in %v: nothing of this mends itself soon", result.RequeueAfter)
+	}
+}
