@@ -32,8 +32,11 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 		"runc on the default stream":       {text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", isRefused: true},
 		"runc on a stream that has it":     {stream: "debian-12", text: "[crio.runtime]\ndefault_runtime = \"runc\"\n"},
 		"crun everywhere":                  {stream: "debian-13", text: "[crio.runtime]\ndefault_runtime = \"crun\"\n"},
-		"another image than the stream's": {
-			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("registry.example.com/os/own@" + digest1)},
+		"an image that is no stream's": {
+			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("registry.example.com/os/own@sha256:" + strings.Repeat("3", 64))},
+		},
+		"an image that is another stream's": {
+			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("mirror.example.com/os@" + digest1)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

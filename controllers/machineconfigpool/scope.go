@@ -158,11 +158,10 @@ func (s *scope) render() (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wanted.live, err = liveOf(wanted, s.trustBundle); err != nil || images.isOverridden {
-		// Of an image that no stream has it is not known which runtimes it has.
-		return wanted, err
+	if wanted.live, err = liveOf(wanted, s.trustBundle); err != nil {
+		return nil, err
 	}
-	if err := s.checkRuntime(wanted, stream.Name); err != nil {
+	if err := s.checkRuntime(wanted); err != nil {
 		return nil, err
 	}
 	return wanted, nil
