@@ -394,3 +394,39 @@ func TestABrokenSecretIsNamedAndTheOtherCounts(t *testing.T) {
 		t.Errorf("status %+v, problems %s", object.Status, problems(object))
 	}
 }
+
+func TestADefaultOutlivesADeletionThatNobodySaw(t *testing.T) {
+	w := newWorld(t)
+	w.create(configMap(machineconfiguration.ConfigMapStreams, "b", entryOf(w.pushStream("b")), "a", entryOf(w.pushStream("a"))))
+	w.mustReconcile()
+	chosen := w.object()
+	chosen.Spec.DefaultStream = "b"
+	if err := w.client.Update(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile()
+	if err := w.client.Delete(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if object := w.mustReconcile(); object.Spec.DefaultStream != "b" || object.Status.DefaultStream != "b" {
+		t.Errorf("spec %q, status %q", object.Spec.DefaultStream, object.Status.DefaultStream)
+	}
+}
+
+func TestPayloadsAreReadForOthersAndKept(t *testing.T) {
+	w := newWorld(t)
+	image := w.pushRelease("5.0.0", w.pushStream("rhel-10"))
+	payloads := NewPayloads(w.client, w.options)
+	for range 2 {
+		payload, err := payloads.Read(t.Context(), image)
+		if err != nil || payload.Version != "5.0.0" || len(payload.Images) != 2 {
+			t.Fatalf("%+v, %v", payload, err)
+		}
+		w.registry.Fail(func(*http.Request) int { return http.StatusBadGateway })
+	}
+	var transient *TransientError
+	if _, err := payloads.Read(t.Context(), w.registry.Host+"/other@sha256:"+strings.Repeat("1", 64)); !errors.As(err, &transient) {
+		t.Errorf("error %v", err)
+	}
+}

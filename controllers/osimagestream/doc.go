@@ -16,6 +16,6 @@
 //
 // What can be decided without a cluster is in package streams.
 //
-// Not there yet: an object that is deleted while the controller is down gets its
-// default chosen anew.
+// Not there yet: a pool whose image a MachineConfig names counts as a user of the
+// stream that it would have otherwise, when a stream is about to go.
 package osimagestream

@@ -24,6 +24,9 @@ const (
 	// attemptTimeout ends one attempt at one image. A healthy registry takes a
 	// second; through a slow proxy it may be ten.
 	attemptTimeout = 20 * time.Second
+	// payloadTimeout ends one attempt at the payload of a release image: layers
+	// are fetched until its file is found, and the last one mostly has it.
+	payloadTimeout = time.Minute
 	// discoveryTimeout ends all attempts of one reconcile: what was found by
 	// then is published, and the rest is tried again later.
 	discoveryTimeout = 2 * time.Minute
@@ -98,7 +101,7 @@ func (i *inspector) labels(ctx context.Context, images []string) map[string]insp
 			continue
 		}
 		group.Go(func() error {
-			labels, err := attempts(ctx, i.backoff, image, func(ctx context.Context) (map[string]string, error) {
+			labels, err := attempts(ctx, i.backoff, attemptTimeout, image, func(ctx context.Context) (map[string]string, error) {
 				return i.images.Labels(ctx, image)
 			})
 			if err == nil {
@@ -122,7 +125,7 @@ func (i *inspector) payload(ctx context.Context, image string) (*streams.Payload
 	if known, isKnown := i.cache.payload(image); isKnown {
 		return known, nil
 	}
-	raw, err := attempts(ctx, i.backoff, image, func(ctx context.Context) ([]byte, error) {
+	raw, err := attempts(ctx, i.backoff, payloadTimeout, image, func(ctx context.Context) ([]byte, error) {
 		return i.images.File(ctx, image, payloadFile, streams.MaxPayloadSize)
 	})
 	if err != nil {
@@ -136,11 +139,11 @@ func (i *inspector) payload(ctx context.Context, image string) (*streams.Payload
 	return payload, nil
 }
 
-// attempts tries until it works, the failure is permanent, the attempts are
-// used up or the context ends.
-func attempts[T any](ctx context.Context, backoff wait.Backoff, image string, read func(context.Context) (T, error)) (T, error) {
+// attempts tries, each time for timeout at most, until it works, the failure is
+// permanent, the attempts are used up or the context ends.
+func attempts[T any](ctx context.Context, backoff wait.Backoff, timeout time.Duration, image string, read func(context.Context) (T, error)) (T, error) {
 	for {
-		value, err := attempt(ctx, read)
+		value, err := attempt(ctx, timeout, read)
 		if err == nil {
 			return value, nil
 		}
@@ -158,12 +161,12 @@ func attempts[T any](ctx context.Context, backoff wait.Backoff, image string, re
 	}
 }
 
-func attempt[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+func attempt[T any](ctx context.Context, timeout time.Duration, read func(context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil {
 		var none T
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return read(ctx)
 }

@@ -82,7 +82,7 @@ func TestAttempts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tried := 0
-			_, err := attempts(t.Context(), quick, "i", func(context.Context) (string, error) {
+			_, err := attempts(t.Context(), quick, time.Minute, "i", func(context.Context) (string, error) {
 				tried++
 				return "", tc.errs[tried-1]
 			})
@@ -98,11 +98,26 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+func TestAnAttemptThatHangsIsEnded(t *testing.T) {
+	tried := 0
+	got, err := attempts(t.Context(), quick, 10*time.Millisecond, "i", func(ctx context.Context) (string, error) {
+		tried++
+		if tried == 1 {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		return "answer", nil
+	})
+	if err != nil || got != "answer" || tried != 2 {
+		t.Errorf("%q, %v after %d attempts", got, err, tried)
+	}
+}
+
 func TestAttemptsEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tried := 0
 	slow := wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 3}
-	_, err := attempts(ctx, slow, "i", func(context.Context) (string, error) {
+	_, err := attempts(ctx, slow, time.Minute, "i", func(context.Context) (string, error) {
 		tried++
 		cancel()
 		return "", context.DeadlineExceeded

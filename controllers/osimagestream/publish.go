@@ -107,7 +107,9 @@ func (r *reconciler) recordDefault(ctx context.Context, stream *mcfgv1.OSImageSt
 
 // writeStatus publishes the streams and the default where they differ.
 func (r *reconciler) writeStatus(ctx context.Context, stream *mcfgv1.OSImageStream, outcome outcome) error {
-	r.lastDefault = outcome.chosen.Name
+	if outcome.chosen.Gone == "" {
+		r.lastDefault = outcome.chosen.Name
+	}
 	want := mcfgv1.OSImageStreamStatus{AvailableStreams: outcome.Streams, DefaultStream: outcome.chosen.Name}
 	if equality.Semantic.DeepEqual(stream.Status, want) {
 		return nil

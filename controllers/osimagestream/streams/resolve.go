@@ -95,6 +95,21 @@ func resolveDefault(object *mcfgv1.OSImageStream) (Resolution, error) {
 	return Resolution{OSImageStreamSet: stream, Origin: FromDefault}, nil
 }
 
+// OfImage returns the name of the stream whose OS image has the digest of image;
+// empty: none has. The repository may be a mirror's.
+func OfImage(object *mcfgv1.OSImageStream, image string) string {
+	digest := digestOf(image)
+	if object == nil || digest == "" {
+		return ""
+	}
+	for _, stream := range object.Status.AvailableStreams {
+		if digestOf(string(stream.OSImage)) == digest {
+			return stream.Name
+		}
+	}
+	return ""
+}
+
 // workerPool is the name of the pool whose stream custom pools inherit.
 const workerPool = "worker"
 

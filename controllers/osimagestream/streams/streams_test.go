@@ -153,6 +153,25 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestOfImage(t *testing.T) {
+	other := set("b")
+	other.OSImage = mcfgv1.ImageDigestFormat("registry.example.com/os/b@sha256:" + strings.Repeat("1", 64))
+	object := &mcfgv1.OSImageStream{Status: mcfgv1.OSImageStreamStatus{AvailableStreams: []Set{set("a"), other}}}
+	for image, want := range map[string]string{
+		"mirror.example.com/x@sha256:" + strings.Repeat("1", 64):   "b",
+		string(set("a").OSImage):                                   "a",
+		"registry.example.com/x@sha256:" + strings.Repeat("2", 64): "",
+		"registry.example.com/os/a:tag":                            "",
+	} {
+		if got := OfImage(object, image); got != want {
+			t.Errorf("%s: %q, want %q", image, got, want)
+		}
+	}
+	if OfImage(nil, string(other.OSImage)) != "" {
+		t.Error("no object has a stream")
+	}
+}
+
 func TestResolveErrorsSayWhatToDo(t *testing.T) {
 	for err, want := range map[error]string{
 		NoStreamsError{}: "imagemode-streams",
