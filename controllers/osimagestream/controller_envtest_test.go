@@ -4,11 +4,14 @@ package osimagestream
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/registry/registrytest"
+	"github.com/imagemode/imagemode/test/builders"
 	"github.com/imagemode/imagemode/test/envtest"
 )
 
@@ -126,29 +131,46 @@ func TestAPartialResultIsHealedThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-// preserving is a CRD, for tests, of a kind of a platform: any field goes.
-func preserving(kind, plural string) *unstructured.Unstructured {
-	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{
-			"name":        plural + ".config.openshift.io",
-			"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a stand-in for tests"},
-		},
-		"spec": map[string]any{
-			"group": "config.openshift.io", "scope": "Cluster",
-			"names": map[string]any{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-				"schema": map[string]any{"openAPIV3Schema": anything},
-			}},
-		},
-	}}
-	return object
+// platformCRDs are those of a platform, from the pinned module of its API.
+func platformCRDs(t *testing.T) []client.Object {
+	t.Helper()
+	directory, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	if err != nil {
+		t.Fatal("the module of the platform's API: ", err)
+	}
+	var objects []client.Object
+	for _, file := range []string{
+		"0000_00_cluster-version-operator_01_clusteroperators.crd.yaml", "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
+		"0000_03_config-operator_01_proxies.crd.yaml", "0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
+	} {
+		raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(directory)), "config", "v1", "zz_generated.crd-manifests", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(raw, object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// createWhenServed creates an object of a kind whose CRD was created just now.
+func createWhenServed(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if err = c.Create(t.Context(), object); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
 }
 
 // A standalone cluster that was installed with 4.x stays on RHEL 9 with 5.0. The
-// platform's kinds come after the controller has started, and no restart is needed.
+// platform's kinds come after the controller has started, and no restart is
+// needed. That the next release lacks RHEL 9 holds an update back.
 func TestAStandaloneUpgradeStaysOnRHEL9(t *testing.T) {
 	w := &world{T: t, registry: registrytest.New(t)}
 	ca, err := os.ReadFile(w.registry.CAFile)
@@ -156,33 +178,43 @@ func TestAStandaloneUpgradeStaysOnRHEL9(t *testing.T) {
 		t.Fatal(err)
 	}
 	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
-	release := w.pushRelease("5.0.0", nine, ten)
+	version := clusterVersion("4.20.1", "5.0.0", w.pushRelease("5.0.0", nine, ten))
+	version.Spec.ClusterID = "11111111-2222-3333-4444-555555555555"
 	c := start(t)
-	for _, object := range []client.Object{
-		configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca)),
-		preserving("ClusterVersion", "clusterversions"),
-	} {
+	objects := append(platformCRDs(t),
+		configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca)), builders.MachineConfigPool("worker"))
+	for _, object := range objects {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
-	version := clusterVersion("4.20.1", "5.0.0", release)
 	status := version.Status
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = c.Create(t.Context(), version); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	createWhenServed(t, c, version)
 	version.Status = status
+	version.Status.History[0].StartedTime = metav1.Now()
+	version.Status.History[0].CompletionTime = new(metav1.Now())
+	version.Status.AvailableUpdates = []configv1.Release{}
+	version.Status.VersionHash = "x"
 	if err := c.Status().Update(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
 	object := eventually(t, c, "streams of the release", func(o *mcfgv1.OSImageStream) bool { return len(o.Status.AvailableStreams) == 2 })
 	if object.Spec.DefaultStream != "rhel-9" || object.Status.DefaultStream != "rhel-9" {
 		t.Errorf("default: spec %q, status %q", object.Spec.DefaultStream, object.Status.DefaultStream)
+	}
+	version.Status.AvailableUpdates = []configv1.Release{{Version: "5.1.0", Image: w.pushRelease("5.1.0", ten)}}
+	if err := c.Status().Update(t.Context(), version); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, c, "the end of rhel-9", func(o *mcfgv1.OSImageStream) bool { return strings.Contains(problems(o), "no OS image stream rhel-9") })
+	operator := &configv1.ClusterOperator{}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(operator.Status.Conditions) == 0; time.Sleep(50 * time.Millisecond) {
+		if err = c.Get(t.Context(), client.ObjectKey{Name: clusterOperator}, operator); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(operator.Status.Conditions) != 1 || operator.Status.Conditions[0].Status != configv1.ConditionFalse {
+		t.Errorf("conditions %+v", operator.Status.Conditions)
 	}
 }
 

@@ -87,19 +87,18 @@ type inspection struct {
 // labels reads the labels of images, each once. The answer has all of them.
 func (i *inspector) labels(ctx context.Context, images []string) map[string]inspection {
 	results := map[string]inspection{}
+	var unknown []string
+	for _, image := range slices.Compact(slices.Sorted(slices.Values(images))) {
+		if known, isKnown := i.cache.labels(image); isKnown {
+			results[image] = inspection{labels: known}
+		} else {
+			unknown = append(unknown, image)
+		}
+	}
 	var mutex sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(parallelInspections)
-	images = slices.Compact(slices.Sorted(slices.Values(images)))
-	for _, image := range images {
-		if known, isKnown := i.cache.labels(image); isKnown {
-			results[image] = inspection{labels: known}
-		}
-	}
-	for _, image := range images {
-		if _, isKnown := results[image]; isKnown {
-			continue
-		}
+	for _, image := range unknown {
 		group.Go(func() error {
 			labels, err := attempts(ctx, i.backoff, attemptTimeout, image, func(ctx context.Context) (map[string]string, error) {
 				return i.images.Labels(ctx, image)

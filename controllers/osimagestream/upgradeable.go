@@ -69,7 +69,7 @@ func (r *reconciler) writeUpgradeable(ctx context.Context, message string) error
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 	object.SetGroupVersionKind(kindClusterOperator)
 	object.SetName(clusterOperator)
 	if !found {
