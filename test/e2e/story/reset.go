@@ -6,10 +6,12 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
@@ -43,6 +45,9 @@ func (s *Story) reset(ctx context.Context) error {
 		}
 	}
 	if err := until(ctx, "imagemode's pods to be gone", s.podsAreGone); err != nil {
+		return err
+	}
+	if err := s.liftDeletionPolicy(ctx); err != nil {
 		return err
 	}
 	for _, kind := range []struct {
@@ -86,6 +91,20 @@ func (s *Story) abandonAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// liftDeletionPolicy lets the OSImageStream be deleted, which a policy forbids as
+// long as imagemode is installed. The server notices some moments later.
+func (s *Story) liftDeletionPolicy(ctx context.Context) error {
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "osimagestream-prevent-deletion-binding"}}
+	if err := s.Cluster.Client.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	stream := &mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: machineconfiguration.OSImageStreamName}}
+	return until(ctx, "the OSImageStream may be deleted", func(ctx context.Context) (string, bool, error) {
+		err := s.Cluster.Client.Delete(ctx, stream, client.DryRunAll)
+		return fmt.Sprint(err), !apierrors.IsForbidden(err), nil
+	})
 }
 
 // deleteAll deletes all objects of a kind and waits until they are gone. A kind
