@@ -3,6 +3,7 @@ package optional
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,21 +17,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// servedInterval is how often it is looked whether a kind that was absent is
-// served by now. A look is a request or two.
-const servedInterval = 10 * time.Second
+const (
+	// settleLooks and settleInterval are for the moments between a CRD's event and
+	// the API server serving its kind.
+	settleLooks    = 10
+	settleInterval = time.Second
+	// seldomInterval is how often it is looked without any event, for the case
+	// that CRDs cannot be watched.
+	seldomInterval = 10 * time.Minute
+)
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+var kindCRD = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // Kind is a source for a controller: it watches a kind as soon as the API server
 // serves it, and enqueues what requestFor makes of a changed object. Until then
-// it costs a look now and then, and holds nothing up. Only metadata is kept, so
-// the object that requestFor gets has nothing else.
+// it holds nothing up and asks nothing: the event of a CRD wakes it. Only metadata
+// is kept, so the object that requestFor gets has nothing else.
 func Kind(mgr ctrl.Manager, kind schema.GroupVersionKind, requestFor func(client.Object) reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		enqueue := func(object client.Object) { queue.Add(requestFor(object)) }
 		go func() {
 			if !waitUntilServed(ctx, mgr, kind) {
 				return
 			}
-			enqueue := func(object client.Object) { queue.Add(requestFor(object)) }
 			if err := watch(ctx, mgr, kind, enqueue); err != nil && ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "a kind cannot be watched; its changes are seen only with other changes", "kind", kind.Kind)
 			}
@@ -41,19 +52,62 @@ func Kind(mgr ctrl.Manager, kind schema.GroupVersionKind, requestFor func(client
 
 // waitUntilServed reports false when ctx ended before.
 func waitUntilServed(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind) bool {
+	if isServed(mgr, kind) {
+		return true
+	}
+	wake := make(chan struct{}, 1)
+	isOfGroup := func(crd client.Object) {
+		if strings.HasSuffix(crd.GetName(), "."+kind.Group) {
+			select {
+			case wake <- struct{}{}:
+			default: // it is awake already
+			}
+		}
+	}
+	go func() {
+		if err := watch(ctx, mgr, kindCRD, isOfGroup); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "CRDs cannot be watched; a kind that comes later is noticed late", "kind", kind.Kind)
+		}
+	}()
 	for {
-		if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-wake:
+			if settles(ctx, mgr, kind) {
+				return true
+			}
+		case <-time.After(seldomInterval):
+			if isServed(mgr, kind) {
+				return true
+			}
+		}
+	}
+}
+
+// settles looks some times, since a kind is served only moments after its CRD
+// was created. The CRD may be another one of the group.
+func settles(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind) bool {
+	for range settleLooks {
+		if isServed(mgr, kind) {
 			return true
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(servedInterval):
+		case <-time.After(settleInterval):
 		}
 	}
+	return false
 }
 
-func watch(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind, enqueue func(client.Object)) error {
+func isServed(mgr ctrl.Manager, kind schema.GroupVersionKind) bool {
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}
+
+// watch calls changed for every object of a kind that comes, changes or goes.
+func watch(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind, changed func(client.Object)) error {
 	watched := &metav1.PartialObjectMetadata{}
 	watched.SetGroupVersionKind(kind)
 	informer, err := mgr.GetCache().GetInformer(ctx, watched)
@@ -61,10 +115,10 @@ func watch(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind, 
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(added any) { enqueue(added.(client.Object)) },
+		AddFunc: func(added any) { changed(added.(client.Object)) },
 		UpdateFunc: func(before, after any) {
 			if before.(client.Object).GetResourceVersion() != after.(client.Object).GetResourceVersion() {
-				enqueue(after.(client.Object))
+				changed(after.(client.Object))
 			}
 		},
 		DeleteFunc: func(deleted any) {
@@ -72,7 +126,7 @@ func watch(ctx context.Context, mgr ctrl.Manager, kind schema.GroupVersionKind, 
 				deleted = last.Obj
 			}
 			if object, isObject := deleted.(client.Object); isObject {
-				enqueue(object)
+				changed(object)
 			}
 		},
 	})
