@@ -59,7 +59,7 @@ func start(t *testing.T, changes ...func(*Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := osimagestream.Add(mgr, osimagestream.Options{Namespace: machineconfiguration.Namespace}); err != nil {
+	if err := osimagestream.Add(mgr, osimagestream.Options{Namespace: machineconfiguration.Namespace, Images: labelled}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Add(mgr, options); err != nil {
