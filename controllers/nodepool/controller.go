@@ -2,7 +2,6 @@ package nodepool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,7 +69,7 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=operator,verbs=get
 
-// Reconcile brings one NodePool up to date: gather, decide, status, Secret.
+// Reconcile brings one NodePool up to date: gather, decide, Secret, status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -88,8 +87,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
-	// What could not be read is tried again with growing delays.
-	return reconcile.Result{RequeueAfter: resyncInterval}, errors.Join(err, waiting)
+	if err != nil {
+		// What could not be read or written is tried again with growing delays.
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: resyncInterval}, nil
 }
 
 // judge gathers and decides. The error says what could not be read for now.

@@ -2,6 +2,7 @@ package nodepool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,22 +22,20 @@ import (
 // conditionValid is the condition that users of NodePools know.
 const conditionValid = "ValidMachineConfig"
 
-// publish writes the status, where it is this controller's, and the Secret. A
+// publish writes the Secret, and the status where it is this controller's. A
 // node pool with a problem keeps its Secret: its nodes keep what they run.
 func (r *reconciler) publish(ctx context.Context, object *unstructured.Unstructured, pool *nodePool, decided answer, waiting error) error {
+	if decided.problem == "" && waiting == nil {
+		waiting = r.writeSecret(ctx, object, decided)
+	}
+	if apierrors.IsConflict(waiting) || apierrors.IsAlreadyExists(waiting) {
+		return waiting
+	}
 	hasOwner, err := r.hasOwner(ctx)
-	if err != nil {
-		return err
+	if err == nil && !hasOwner {
+		err = r.writeStatus(ctx, object, pool, decided, waiting)
 	}
-	if !hasOwner {
-		if err := r.writeStatus(ctx, object, pool, decided, waiting); err != nil {
-			return err
-		}
-	}
-	if decided.problem != "" || waiting != nil {
-		return nil
-	}
-	return r.writeSecret(ctx, object, decided)
+	return errors.Join(err, waiting)
 }
 
 // writeStatus writes the condition and the stream where they differ.
@@ -77,6 +76,10 @@ func wanted(pool *nodePool, decided answer, waiting error, now metav1.Time) cond
 	}
 	old, found := findCondition(pool.Status.Conditions)
 	switch {
+	case apierrors.IsForbidden(waiting):
+		want.Status, want.Reason = "Unknown", "NoRights"
+		want.Message = "imagemode-controller may not read configuration and write Secrets in this namespace; " +
+			"bind ClusterRole imagemode-nodepool to its ServiceAccount by a RoleBinding here"
 	case waiting != nil && found:
 		return old
 	case waiting != nil:
