@@ -210,19 +210,24 @@ func (r *reconciler) decide(s *scope, found discovery) outcome {
 		return decided
 	}
 	decided.chosen = streams.ResolveDefault(decided.Streams, r.candidates(s, found.gaps))
-	switch {
-	case decided.chosen.Gone != "":
-		decided.Problems = append(decided.Problems, streams.Problem{
-			Source: "OSImageStream cluster", Stream: decided.chosen.Gone,
-			Reason: "spec.defaultStream names a stream that no source has; pools that inherit the default stay as they are until it names one that exists",
-		})
-	case decided.chosen.Name == "":
-		decided.Problems = append(decided.Problems, streams.Problem{
-			Source: "OSImageStream cluster",
-			Reason: "no default can be chosen before all sources have been read; name one in spec.defaultStream, or with --default-stream",
-		})
+	if reason := decided.defaultProblem(); reason != "" {
+		decided.Problems = append(decided.Problems, streams.Problem{Source: "OSImageStream cluster", Stream: decided.chosen.Gone, Reason: reason})
 	}
 	return decided
+}
+
+// defaultProblem says what is wrong with the default; empty: nothing.
+func (o outcome) defaultProblem() string {
+	const stay = "; pools that inherit the default stay as they are until "
+	switch {
+	case o.chosen.Gone != "" && o.gaps.IsPartial():
+		return "spec.defaultStream names a stream that is not among those that could be read" + stay + "it can"
+	case o.chosen.Gone != "":
+		return "spec.defaultStream names a stream that no source has" + stay + "it names one that exists"
+	case o.chosen.Name == "":
+		return "no default can be chosen before all sources have been read; name one in spec.defaultStream, or with --default-stream"
+	}
+	return ""
 }
 
 // candidates for the default.

@@ -6,23 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/vincent-petithory/dataurl"
 	"sigs.k8s.io/yaml"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-)
-
-// Files of CRI-O: the main one, then the drop-ins by name. The last one that
-// says something counts.
-const (
-	crioConfig  = "/etc/crio/crio.conf"
-	crioDropIns = "/etc/crio/crio.conf.d"
 )
 
 // maxRuntimeFile bounds a configuration file of the runtime, unpacked, in bytes.
@@ -38,44 +29,17 @@ type RuntimeChoice struct {
 }
 
 // DefaultRuntime returns the default container runtime that an Ignition config
-// sets, in any of CRI-O's configuration files. A file that does not decode or
-// parse is an error that names it: nobody knows then what the nodes would run.
+// sets, in any of the configuration files of CRI-O or, where those say nothing,
+// of containerd. A file that does not decode or parse is an error that names it:
+// nobody knows then what the nodes would run.
 func DefaultRuntime(config types.Config) (RuntimeChoice, error) {
-	var choice RuntimeChoice
-	for _, file := range runtimeFiles(config) {
-		text, err := textOf(file)
-		if err != nil {
-			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
-		}
-		runtime, err := crioDefault(text)
-		if err != nil {
-			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
-		}
-		if runtime != "" {
-			choice = RuntimeChoice{Runtime: runtime, By: "file " + file.Path}
+	for _, engine := range engines {
+		choice, err := engine.choice(config)
+		if err != nil || choice.Runtime != "" {
+			return choice, err
 		}
 	}
-	return choice, nil
-}
-
-// runtimeFiles are CRI-O's files in the order it reads them.
-func runtimeFiles(config types.Config) []types.File {
-	var files []types.File
-	for _, file := range config.Storage.Files {
-		if file.Path == crioConfig || path.Dir(file.Path) == crioDropIns {
-			files = append(files, file)
-		}
-	}
-	slices.SortStableFunc(files, func(a, b types.File) int {
-		if isMain, isOtherMain := a.Path == crioConfig, b.Path == crioConfig; isMain != isOtherMain {
-			if isMain {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(path.Base(a.Path), path.Base(b.Path))
-	})
-	return files
+	return RuntimeChoice{}, nil
 }
 
 // textOf gives a file's contents with what is appended to it.
@@ -119,20 +83,6 @@ func unpack(resource types.Resource) ([]byte, error) {
 	return data, nil
 }
 
-func crioDefault(text []byte) (string, error) {
-	var config struct {
-		CRIO struct {
-			Runtime struct {
-				DefaultRuntime string `toml:"default_runtime"`
-			} `toml:"runtime"`
-		} `toml:"crio"`
-	}
-	if _, err := toml.Decode(string(text), &config); err != nil {
-		return "", fmt.Errorf("it is not TOML as CRI-O reads it: %s", oneLine(err))
-	}
-	return config.CRIO.Runtime.DefaultRuntime, nil
-}
-
 // FromContainerRuntimeConfig returns the default runtime of a
 // ContainerRuntimeConfig, as JSON or YAML. Another kind of object chooses none.
 func FromContainerRuntimeConfig(raw []byte) (RuntimeChoice, error) {
@@ -159,7 +109,7 @@ func EffectiveRuntime(config types.Config, generated RuntimeChoice) (RuntimeChoi
 		return DefaultRuntime(config)
 	}
 	source := dataurl.EncodeBytes(fmt.Appendf(nil, "[crio.runtime]\ndefault_runtime = %q\n", generated.Runtime))
-	file := types.File{Node: types.Node{Path: crioDropIns + "/" + generatedDropIn}}
+	file := types.File{Node: types.Node{Path: crio.dropIns + "/" + generatedDropIn}}
 	file.Contents.Source = &source
 	config.Storage.Files = append(slices.Clone(config.Storage.Files), file)
 	choice, err := DefaultRuntime(config)

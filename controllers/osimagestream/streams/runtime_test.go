@@ -81,6 +81,42 @@ func TestDefaultRuntime(t *testing.T) {
 	}
 }
 
+func TestDefaultRuntimeOfContainerd(t *testing.T) {
+	at := func(path, text string) types.File {
+		return types.File{Node: types.Node{Path: path}, FileEmbedded1: types.FileEmbedded1{Contents: encoded(text)}}
+	}
+	const main, conf = "/etc/containerd/config.toml", "/etc/containerd/conf.d/10-x.toml"
+	standard := func(plugin, name string) string {
+		return "[plugins.'" + plugin + "'.containerd]\ndefault_runtime_name = '" + name + "'\n"
+	}
+	program := func(name, binary string) string {
+		return "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes." + name + ".options]\nBinaryName = '" + binary + "'\n"
+	}
+	for name, tc := range map[string]struct {
+		files   []types.File
+		want    RuntimeChoice
+		failure string
+	}{
+		"version 3":                        {files: []types.File{at(main, standard("io.containerd.cri.v1.runtime", "runc"))}, want: RuntimeChoice{"runc", "file " + main}},
+		"version 2":                        {files: []types.File{at(main, standard("io.containerd.grpc.v1.cri", "runc"))}, want: RuntimeChoice{"runc", "file " + main}},
+		"a drop-in comes after":            {files: []types.File{at(conf, standard("io.containerd.cri.v1.runtime", "crun")), at(main, standard("io.containerd.cri.v1.runtime", "runc"))}, want: RuntimeChoice{"crun", "file " + conf}},
+		"the handler runs another program": {files: []types.File{at(main, standard("io.containerd.cri.v1.runtime", "runc")+program("runc", "/usr/bin/crun"))}, want: RuntimeChoice{"crun", "file " + main}},
+		"handlers alone choose none":       {files: []types.File{at(main, program("runc", "/usr/bin/runc"))}},
+		"where CRI-O says something it is": {files: []types.File{at(main, standard("io.containerd.cri.v1.runtime", "crun")), dropIn("99-x", encoded(runtimeText("runc")))}, want: RuntimeChoice{"runc", "file /etc/crio/crio.conf.d/99-x"}},
+		"no TOML":                          {files: []types.File{at(main, "version: 3")}, failure: "not TOML as containerd reads it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DefaultRuntime(types.Config{Storage: types.Storage{Files: tc.files}})
+			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+				t.Fatalf("error %v, want %q", err, tc.failure)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func withTraits(annotation string, names ...string) *mcfgv1.OSImageStream {
 	return &mcfgv1.OSImageStream{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{machineconfiguration.AnnotationStreamTraits: annotation}},
