@@ -199,7 +199,7 @@ func (r *reconciler) decide(s *scope, found discovery) outcome {
 		decided.Merged = streams.KeepKnown(decided.Merged, s.existing.Status.AvailableStreams, streams.DecodeTraits(s.existing), found.gaps)
 	}
 	decided.Problems = append(decided.Problems, s.problems...)
-	if found.hasPayload && !found.gaps.IsPartial() {
+	if found.hasPayload && !found.gaps.IsPartial() && !found.gaps.PayloadBroken {
 		decided.release = r.releaseImage(s)
 	}
 	if len(decided.Streams) == 0 {

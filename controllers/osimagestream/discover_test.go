@@ -176,23 +176,24 @@ func TestAnImageThatIsNotReadKeepsTheStreamOfTheSamePayload(t *testing.T) {
 
 func TestBadInputIsNamedAndTheRestWorks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		payload func(w *world) string
-		problem string
+		payload  func(w *world) string
+		problem  string
+		isBroken bool
 	}{
 		"an OS image without its extensions": {func(w *world) string {
 			half := w.pushStream("half")
 			half.OSExtensionsImage = mcfgv1.ImageDigestFormat(w.pushImage("other", "a", "b"))
 			return w.pushRelease("5.0.0", half)
-		}, "half"},
+		}, "half", false},
 		"an image that is only half there": {func(w *world) string {
 			half := w.pushStream("half")
 			half.OSImage = mcfgv1.ImageDigestFormat(strings.Split(string(half.OSImage), "@")[0] + "@sha256:" + strings.Repeat("0", 64))
 			return w.pushRelease("5.0.0", half)
-		}, "does not exist"},
-		"a payload without streams": {func(w *world) string { return w.pushRelease("5.0.0") }, "has no OS image"},
+		}, "does not exist", false},
+		"a payload without streams": {func(w *world) string { return w.pushRelease("5.0.0") }, "has no OS image", false},
 		"a release image that is none": {func(w *world) string {
 			return w.pushImage("none", "a", "b")
-		}, "file does not exist"},
+		}, "file does not exist", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -205,6 +206,10 @@ func TestBadInputIsNamedAndTheRestWorks(t *testing.T) {
 			}
 			if object.Spec.DefaultStream != "good" || !strings.Contains(problems(object), tc.problem) {
 				t.Errorf("default %q, problems %s", object.Spec.DefaultStream, problems(object))
+			}
+			_, isStamped := object.Annotations[machineconfiguration.AnnotationReleasePayloadImage]
+			if isStamped == tc.isBroken {
+				t.Errorf("stamped %t", isStamped)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func init() { metrics.Registry.MustRegister(problemCount, isComplete) }
 func observe(decided outcome) {
 	problemCount.Set(float64(len(decided.Problems)))
 	isComplete.Set(0)
-	if decided.isComplete() {
+	if decided.isComplete() && !decided.gaps.PayloadBroken {
 		isComplete.Set(1)
 	}
 }
