@@ -80,6 +80,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"a negative history":    {[]string{"--builder-image=b", "--failed-builds-history-limit=-1"}, "cannot be negative"},
 		"half a default build":  {[]string{"--builder-image=b", "--default-push-repository=r.example.com/os"}, "--default-push-secret belong together"},
 		"another way to prune":  {[]string{"--builder-image=b", "--prune=some"}, "write true, dry-run or false"},
+		"half a pair of images": {[]string{"--builder-image=b", "--base-os-image=x"}, "belong together"},
 		"a toleration's effect": {[]string{"--builder-image=b", "--builder-tolerations=a:Never"}, `effect "Never"`},
 		"a toleration's key":    {[]string{"--builder-image=b", "--builder-tolerations=:NoSchedule"}, "has no key"},
 		"tolerations' JSON":     {[]string{"--builder-image=b", "--builder-tolerations=[{]"}, "no JSON list"},
