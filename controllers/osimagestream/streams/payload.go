@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -117,14 +116,6 @@ var osTag = regexp.MustCompile(`^(rhel|stream)[a-zA-Z0-9.-]*-coreos[a-zA-Z0-9.-]
 func mayBeOS(tag imageStreamTag) bool {
 	return tag.From != nil && tag.From.Kind == "DockerImage" &&
 		(strings.Contains(tag.Annotations[annotationSource], osRepository) || osTag.MatchString(tag.Name))
-}
-
-// Has reports whether the payload has an image with the digest of image; the
-// repository may be another, since payloads are mirrored.
-func (p *Payload) Has(image string) bool {
-	return p != nil && slices.ContainsFunc(p.Images, func(each PayloadImage) bool {
-		return digestOf(each.Image) != "" && digestOf(each.Image) == digestOf(image)
-	})
 }
 
 // digestOf returns what stands behind the @; empty: nothing.

@@ -101,18 +101,6 @@ func TestParsePayloadErrors(t *testing.T) {
 	}
 }
 
-func TestPayloadHasAnImageByItsDigestWhateverTheMirror(t *testing.T) {
-	payload := &Payload{Images: []PayloadImage{{"rhel-coreos", "registry.example.com/a/b" + digest}}}
-	for image, want := range map[string]bool{"mirror.example.com/c" + digest: true, "registry.example.com/a/b:tag": false, "": false} {
-		if payload.Has(image) != want {
-			t.Errorf("%q: want %t", image, want)
-		}
-	}
-	if (*Payload)(nil).Has("x" + digest) {
-		t.Error("no payload has an image")
-	}
-}
-
 const (
 	rhel9      = "registry.example.com/ocp/rhel-coreos" + digest
 	rhel9Ext   = "registry.example.com/ocp/rhel-coreos-extensions" + digest

@@ -3,7 +3,6 @@ package streams
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -170,10 +169,4 @@ func CheckConfig(object *mcfgv1.OSImageStream, stream string, config types.Confi
 			stream, strings.Join(runtimes, ", "), err)
 	}
 	return CheckRuntime(object, stream, choice)
-}
-
-// IsRuntimeMissing reports whether err is a *RuntimeMissingError.
-func IsRuntimeMissing(err error) bool {
-	var missing *RuntimeMissingError
-	return errors.As(err, &missing)
 }

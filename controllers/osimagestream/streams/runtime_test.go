@@ -146,7 +146,8 @@ func TestCheckRuntime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckRuntime(tc.object, tc.stream, tc.choice)
-			if IsRuntimeMissing(err) != tc.missing || err != nil && !tc.missing {
+			var missing *RuntimeMissingError
+			if errors.As(err, &missing) != tc.missing || err != nil && !tc.missing {
 				t.Errorf("error %v, want missing %t", err, tc.missing)
 			}
 		})
