@@ -27,9 +27,6 @@ type Access struct {
 	// TrustBundle is a PEM file that is trusted like those in CertDir. It may
 	// be missing.
 	TrustBundle string
-	// HostCertDir has a directory host[:port] with certificates for each registry,
-	// see containers-certs.d(5); empty: the host's.
-	HostCertDir string
 	// PolicyFile is a signature policy; empty: the host's, and where the host
 	// has none, everything is accepted: images are taken by digest.
 	PolicyFile string
@@ -37,9 +34,6 @@ type Access struct {
 	// with registries.conf.d, registries.d and certs.d. What it has counts in
 	// place of the host's; empty: all is the host's.
 	ContainersDir string
-	// RegistriesConf is a containers-registries.conf(5) file with mirrors and
-	// blocked registries; empty: the host's.
-	RegistriesConf string
 	// Proxy gives the proxy for a request's URL, or nil for none; a nil function:
 	// the environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
 	Proxy func(*url.URL) (*url.URL, error)
@@ -53,13 +47,11 @@ type Access struct {
 // given, and two registries must not share them.
 func (a Access) System() (*types.SystemContext, error) {
 	sys := &types.SystemContext{
-		AuthFilePath:             a.AuthFile,
-		SignaturePolicyPath:      a.PolicyFile,
-		SystemRegistriesConfPath: a.RegistriesConf,
-		DockerProxy:              a.Proxy,
-		DockerPerHostCertDirPath: a.HostCertDir,
-		ArchitectureChoice:       a.Architecture,
-		OSChoice:                 "linux",
+		AuthFilePath:        a.AuthFile,
+		SignaturePolicyPath: a.PolicyFile,
+		DockerProxy:         a.Proxy,
+		ArchitectureChoice:  a.Architecture,
+		OSChoice:            "linux",
 	}
 	a.useContainersDir(sys)
 	pool, err := a.certificates()

@@ -71,15 +71,24 @@ func (w wayIn) write(directory string) (registry.Access, error) {
 		os.WriteFile(access.AuthFile, config, 0o600),
 		os.WriteFile(access.TrustBundle, []byte(w.trustBundle), 0o600),
 	)
-	if w.registriesConf != "" {
-		access.RegistriesConf = filepath.Join(directory, "registries.conf")
-		err = errors.Join(err, os.WriteFile(access.RegistriesConf, []byte(w.registriesConf), 0o600))
-	}
-	if len(w.hostBundles) > 0 {
-		access.HostCertDir = filepath.Join(directory, "certs.d")
-		err = errors.Join(err, writeHostBundles(access.HostCertDir, w.hostBundles))
+	if w.registriesConf != "" || len(w.hostBundles) > 0 {
+		access.ContainersDir = filepath.Join(directory, "containers")
+		err = errors.Join(err, w.writeContainersDir(access.ContainersDir))
 	}
 	return access, err
+}
+
+// writeContainersDir lays a directory out like a node's /etc/containers.
+func (w wayIn) writeContainersDir(directory string) error {
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		return err
+	}
+	if w.registriesConf != "" {
+		if err := os.WriteFile(filepath.Join(directory, "registries.conf"), []byte(w.registriesConf), 0o600); err != nil {
+			return err
+		}
+	}
+	return writeHostBundles(filepath.Join(directory, "certs.d"), w.hostBundles)
 }
 
 // hostPattern is what the directory of a registry's certificates may be called.

@@ -2,8 +2,10 @@ package osimagestream
 
 import (
 	"context"
+	"errors"
 	"maps"
 
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/registry"
 )
@@ -22,6 +24,9 @@ type registryImages struct{ access registry.Access }
 
 // Labels returns those that matter for streams.
 func (r registryImages) Labels(ctx context.Context, image string) (map[string]string, error) {
+	if err := refuseLayout(image); err != nil {
+		return nil, err
+	}
 	source, found, err := registry.Open(ctx, r.access, image)
 	if err != nil {
 		return nil, err
@@ -31,8 +36,21 @@ func (r registryImages) Labels(ctx context.Context, image string) (map[string]st
 	return labels, source.Close()
 }
 
+// File reads it as registry.ReadFile does.
 func (r registryImages) File(ctx context.Context, image, path string, limit int64) ([]byte, error) {
+	if err := refuseLayout(image); err != nil {
+		return nil, err
+	}
 	return registry.ReadFile(ctx, r.access, image, path, limit)
+}
+
+// refuseLayout keeps what a payload or a user names from being read out of this
+// program's own file system.
+func refuseLayout(image string) error {
+	if !registry.IsLayout(image) {
+		return nil
+	}
+	return &registry.Error{Class: request.Image, Image: image, Err: errors.New("it is a directory, and not an image in a registry")}
 }
 
 // maxLabel bounds the value of a label in bytes: all of them are names or short

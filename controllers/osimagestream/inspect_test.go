@@ -178,6 +178,17 @@ func TestOnlyLabelsOfStreamsAreKept(t *testing.T) {
 	}
 }
 
+func TestADirectoryIsNoImage(t *testing.T) {
+	const image = "oci:/etc:os@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	_, labelsErr := registryImages{}.Labels(t.Context(), image)
+	_, fileErr := registryImages{}.File(t.Context(), image, "passwd", 100)
+	for _, err := range []error{labelsErr, fileErr} {
+		if err == nil || !strings.Contains(err.Error(), "it is a directory") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 // BenchmarkDiscovery reads 20 images from a registry that takes 50 ms for every
 // request, without and with what an earlier discovery kept.
 func BenchmarkDiscovery(b *testing.B) {
