@@ -266,7 +266,7 @@ func (r *buildReconciler) statusWith(s *buildScope, state state) *mcfgv1.Machine
 // start creates the Job, suspended. Its inputs are made in the next step, when
 // its UID is recorded.
 func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.MachineOSBuildStatus, error) {
-	job := newJob(s.build, r.options)
+	job := newJob(s.build, s.owner.site.proxy, r.options)
 	err := r.client.Create(ctx, job)
 	if apierrors.IsAlreadyExists(err) {
 		// Created a moment ago: the cache will have it.

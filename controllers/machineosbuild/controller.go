@@ -28,6 +28,7 @@ import (
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/optional"
 )
 
 const (
@@ -126,7 +127,8 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if err := addMetrics(mgr); err != nil {
 		return fmt.Errorf("add the metrics of builds: %w", err)
 	}
-	configs, builds := newReconcilers(mgr, options)
+	platform := &platform{live: mgr.GetAPIReader()}
+	configs, builds := newReconcilers(mgr, options, platform)
 	if err := configs.addTo(mgr); err != nil {
 		return fmt.Errorf("add controller machineosconfig: %w", err)
 	}
@@ -136,12 +138,12 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if options.Prune == KeepImages {
 		return nil
 	}
-	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, options: options, now: time.Now})
+	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, platform: platform, options: options, now: time.Now})
 }
 
-func newReconcilers(mgr ctrl.Manager, options Options) (*configReconciler, *buildReconciler) {
+func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {
 	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
-	gatherer := gatherer{reader: mgr.GetClient(), options: options, now: time.Now}
+	gatherer := gatherer{reader: mgr.GetClient(), platform: platform, options: options, now: time.Now}
 	configs := &configReconciler{
 		client: mgr.GetClient(), gatherer: gatherer, events: events, options: options, now: time.Now,
 		watch: &imageWatch{images: options.Images, now: time.Now},
@@ -185,8 +187,25 @@ func (r *configReconciler) addTo(mgr ctrl.Manager) error {
 			// Only a MachineOSConfig that is being deleted waits for it.
 			return config.DeletionTimestamp != nil && config.Spec.MachineConfigPool.Name == rollout.GetName()
 		})).
+		WatchesRawSource(optional.Kind(mgr, kindControllerConfig, func(client.Object) []reconcile.Request {
+			r.gatherer.platform.changed()
+			return r.allConfigs(context.Background())
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.options.Workers}).
 		Complete(r)
+}
+
+// allConfigs enqueues every MachineOSConfig. Their builds follow.
+func (r *configReconciler) allConfigs(ctx context.Context) []reconcile.Request {
+	var list mcfgv1.MachineOSConfigList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, requestFor(list.Items[i].Name))
+	}
+	return requests
 }
 
 // dependsOn reports whether a plan of the MachineOSConfig looks at a Secret.

@@ -59,6 +59,5 @@
 //
 // # Not there yet
 //
-// Images are built for one architecture, the controller's. Proxies come from the
-// controller's own environment.
+// Images are built for one architecture, the controller's.
 package machineosbuild

@@ -138,5 +138,5 @@ func (s *scope) accessWith(ref secretRef) (ImageAccess, error) {
 		return ImageAccess{}, err
 	}
 	config, err := credentials.configJSON()
-	return ImageAccess{Credentials: config, TrustBundle: s.trustBundle}, err
+	return ImageAccess{Credentials: config, TrustBundle: s.site.trustBundle}, err
 }

@@ -1,7 +1,6 @@
 package machineosbuild
 
 import (
-	"os"
 	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -68,12 +67,9 @@ var (
 	inputsSize = resource.MustParse("4Mi")
 )
 
-// proxyVariables reach the builder from the controller's own environment.
-var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
-
 // newJob returns the Job of a build. It is suspended: its inputs are made when
 // its UID is known, as their owner, and only then may a pod start.
-func newJob(build *mcfgv1.MachineOSBuild, options Options) *batchv1.Job {
+func newJob(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) *batchv1.Job {
 	labels := inputLabels(build)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -90,7 +86,7 @@ func newJob(build *mcfgv1.MachineOSBuild, options Options) *batchv1.Job {
 			PodFailurePolicy:      ignoreDisruptions(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{keys.AnnotationFullName: build.Name}},
-				Spec:       builderPod(build, options),
+				Spec:       builderPod(build, proxy, options),
 			},
 		},
 	}
@@ -106,7 +102,7 @@ func ignoreDisruptions() *batchv1.PodFailurePolicy {
 	}}}
 }
 
-func builderPod(build *mcfgv1.MachineOSBuild, options Options) corev1.PodSpec {
+func builderPod(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) corev1.PodSpec {
 	selector := map[string]string{corev1.LabelArchStable: options.Architecture, corev1.LabelOSStable: "linux"}
 	for key, value := range options.BuilderNodeSelector {
 		selector[key] = value
@@ -121,7 +117,7 @@ func builderPod(build *mcfgv1.MachineOSBuild, options Options) corev1.PodSpec {
 		NodeSelector:                  selector,
 		Tolerations:                   options.BuilderTolerations,
 		InitContainers:                []corev1.Container{copyCredentials(options)},
-		Containers:                    []corev1.Container{buildImage(options)},
+		Containers:                    []corev1.Container{buildImage(proxy, options)},
 		Volumes:                       builderVolumes(build),
 	}
 }
@@ -153,7 +149,7 @@ func copyCredentials(options Options) corev1.Container {
 // namespace only: mounting layers (SYS_ADMIN), file capabilities of packages
 // (SETFCAP), whiteouts (MKNOD), and running a step in the image's root
 // (SYS_CHROOT). Outside they are those of an unprivileged user.
-func buildImage(options Options) corev1.Container {
+func buildImage(proxy []corev1.EnvVar, options Options) corev1.Container {
 	return corev1.Container{
 		Name:  builderContainer,
 		Image: options.BuilderImage,
@@ -161,7 +157,7 @@ func buildImage(options Options) corev1.Container {
 			"build", "--dir", inputsDirectory, "--storage", storageDirectory,
 			"--result", corev1.TerminationMessagePathDefault,
 		},
-		Env:                      proxyEnvironment(),
+		Env:                      proxy,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                corev1.ResourceRequirements{Requests: builderRequests, Limits: builderLimits},
 		SecurityContext: &corev1.SecurityContext{
@@ -181,16 +177,6 @@ func buildImage(options Options) corev1.Container {
 			{Name: "entitlement", MountPath: path.Join(inputsDirectory, request.DirEntitlement), ReadOnly: true},
 		},
 	}
-}
-
-func proxyEnvironment() []corev1.EnvVar {
-	var environment []corev1.EnvVar
-	for _, name := range proxyVariables {
-		if value := os.Getenv(name); value != "" {
-			environment = append(environment, corev1.EnvVar{Name: name, Value: value})
-		}
-	}
-	return environment
 }
 
 // builderVolumes give the builder the layout that it expects of its directory.

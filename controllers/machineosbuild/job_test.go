@@ -30,7 +30,7 @@ func aJob(t *testing.T) *batchv1.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newJob(aBuildScope("").build, options)
+	return newJob(aBuildScope("").build, nil, options)
 }
 
 func TestJobIsSuspendedAndLimited(t *testing.T) {
@@ -126,7 +126,7 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 
 func TestSuppliesAreWhatThePodMounts(t *testing.T) {
 	s := aBuildScope("", withJob(), func(s *buildScope) {
-		s.owner.trustBundle = "PEM"
+		s.owner.site.trustBundle = "PEM"
 		builders.BasePullSecret("base")(s.owner.config)
 		s.owner.secrets["base"] = builders.DockerConfig("ns", "base", "base.example.com")
 		s.owner.repositories = repositories{yumRepos: &corev1.ConfigMap{}, gpgKeys: &corev1.Secret{}, entitlement: &corev1.Secret{}}

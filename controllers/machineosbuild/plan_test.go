@@ -208,7 +208,7 @@ func TestWhatChangesABuildsName(t *testing.T) {
 			s.config.Spec.RenderedImagePushSecret.Name, s.secrets["other"] = "other", s.secrets["push"]
 		}, true},
 		"other credentials":      {func(s *scope) { s.secrets["push"] = builders.DockerConfig("", "push", "other.example.com") }, true},
-		"a trust bundle":         {func(s *scope) { s.trustBundle = "PEM" }, true},
+		"a trust bundle":         {func(s *scope) { s.site.trustBundle = "PEM" }, true},
 		"a node pull secret":     {func(s *scope) { s.nodePullSecret = "nodes" }, true},
 		"labels and annotations": {annotated("a", "b"), true},
 		"a rebuild":              {annotated(keys.AnnotationRebuild, "yes"), false},

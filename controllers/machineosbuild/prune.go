@@ -57,10 +57,11 @@ const (
 
 // pruner deletes images, off the path of builds. It runs in the leader only.
 type pruner struct {
-	client  client.Client
-	images  Images
-	options Options
-	now     func() time.Time
+	client   client.Client
+	images   Images
+	platform *platform
+	options  Options
+	now      func() time.Time
 }
 
 // +kubebuilder:rbac:groups="",namespace=openshift-machine-config-operator,resources=configmaps,verbs=get;list;watch;create;patch
@@ -243,10 +244,11 @@ func (p *pruner) accessTo(ctx context.Context, place place) (ImageAccess, error)
 		return ImageAccess{}, err
 	}
 	bundle, err := find[corev1.ConfigMap](ctx, p.client, p.options.Namespace, keys.ConfigMapTrustBundle)
-	if err != nil || bundle == nil {
-		return ImageAccess{Credentials: config}, err
+	if err != nil {
+		return ImageAccess{}, err
 	}
-	return ImageAccess{Credentials: config, TrustBundle: bundle.Data[keys.KeyTrustBundle]}, nil
+	found, err := p.platform.read(ctx)
+	return ImageAccess{Credentials: config, TrustBundle: siteOf(found, bundleIn(bundle)).trustBundle}, err
 }
 
 // forgetLeftBuilds deletes the builds that MachineOSConfigs left to a rollout

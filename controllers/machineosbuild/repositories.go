@@ -87,7 +87,10 @@ func (s *scope) dependencies() string {
 	if s.repositories.entitlement != nil {
 		versions[s.repositories.entitlement.Name] = versionOf(s.repositories.entitlement)
 	}
-	versions[keys.ConfigMapTrustBundle] = hashOfText(s.trustBundle)
+	versions[keys.ConfigMapTrustBundle] = hashOfText(s.site.trustBundle)
+	for _, variable := range s.site.proxy {
+		versions[variable.Name] = hashOfText(variable.Value) // it may hold a password
+	}
 	return hashOf("dependencies", versions)[:hashDigits]
 }
 

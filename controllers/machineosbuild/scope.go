@@ -35,9 +35,8 @@ type scope struct {
 	// keeps. The wanted one may be among them.
 	left []mcfgv1.MachineOSBuild
 	// secrets are those that secretRefs names, by name.
-	secrets map[string]*corev1.Secret
-	// trustBundle is a PEM bundle; empty: there is none.
-	trustBundle  string
+	secrets      map[string]*corev1.Secret
+	site         site
 	repositories repositories
 	// rollout is the pool's ImageRollout.
 	rollout *imagemodev1alpha1.ImageRollout
@@ -131,9 +130,10 @@ func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
 
 // gatherer reads scopes.
 type gatherer struct {
-	reader  client.Reader
-	options Options
-	now     func() time.Time
+	reader   client.Reader
+	platform *platform
+	options  Options
+	now      func() time.Time
 }
 
 // gather reads what there is for a MachineOSConfig. What does not exist is no
@@ -186,10 +186,19 @@ func (g *gatherer) gatherNamespace(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	if bundle != nil {
-		s.trustBundle = bundle.Data[keys.KeyTrustBundle]
+	config, err := g.platform.read(ctx)
+	if err != nil {
+		return err
 	}
+	s.site = siteOf(config, bundleIn(bundle))
 	return g.gatherRepositories(ctx, s)
+}
+
+func bundleIn(found *corev1.ConfigMap) string {
+	if found == nil {
+		return ""
+	}
+	return found.Data[keys.KeyTrustBundle]
 }
 
 // buildsOf lists the builds of a MachineOSConfig by their owner's UID: a deleted

@@ -79,8 +79,8 @@ func supplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, owner *scope, pack
 		supply(pushSecret, pushSecretName(build.Name), build, job),
 		supply(asked, requestName(build.Name), build, job),
 	}
-	if owner.trustBundle != "" {
-		trust := &corev1.ConfigMap{Data: map[string]string{keys.KeyTrustBundle: owner.trustBundle}}
+	if owner.site.trustBundle != "" {
+		trust := &corev1.ConfigMap{Data: map[string]string{keys.KeyTrustBundle: owner.site.trustBundle}}
 		objects = append(objects, supply(trust, trustBundleName(build.Name), build, job))
 	}
 	return append(objects, repositorySupplies(build, job, &owner.repositories)...), nil

@@ -75,7 +75,7 @@ func (w *imageWatch) check(ctx context.Context, s *scope, image string) pullChec
 	if ref.name != "" && err != nil {
 		return pullCheck{readability: unreadable, message: err.Error(), again: registryDelay}
 	}
-	key := hashOf("image watch", []string{image, ref.name, string(access.Credentials), s.trustBundle})
+	key := hashOf("image watch", []string{image, ref.name, string(access.Credentials), s.site.trustBundle})
 	before := w.last(s.config.Name)
 	if before.key != key {
 		before = sighting{key: key}

@@ -218,7 +218,8 @@ func (w *world) start(changes ...func(*Options)) {
 	recorder := reporter{events.NewFakeRecorder(10000)}
 	clock := func() time.Time { return w.now }
 	cached := cachedClient{w.client, w}
-	gatherer := gatherer{reader: cached, options: options, now: clock}
+	platform := &platform{live: w.client}
+	gatherer := gatherer{reader: cached, platform: platform, options: options, now: clock}
 	w.configs = &configReconciler{
 		client: cached, gatherer: gatherer, watch: &imageWatch{images: w, now: clock}, events: recorder, options: options, now: clock,
 	}
@@ -226,7 +227,7 @@ func (w *world) start(changes ...func(*Options)) {
 		client: cached, live: w.client, gatherer: gatherer, images: w, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds),
 		events: recorder, options: options, now: clock,
 	}
-	w.pruner = &pruner{client: w.client, images: w, options: options, now: clock}
+	w.pruner = &pruner{client: w.client, images: w, platform: platform, options: options, now: clock}
 }
 
 // ask counts a request to a registry.

@@ -48,8 +48,8 @@ func Add(mgr ctrl.Manager, options Options) error {
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), options: options}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
-		WatchesRawSource(optional.Kind(mgr, kind, func(changed client.Object) reconcile.Request {
-			return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(changed)}
+		WatchesRawSource(optional.Kind(mgr, kind, func(changed client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(changed)}}
 		})).
 		Complete(r)
 	if err != nil {

@@ -32,12 +32,16 @@ const (
 var kindCRD = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // Kind is a source for a controller: it watches a kind as soon as the API server
-// serves it, and enqueues what requestFor makes of a changed object. Until then
+// serves it, and enqueues what requestsFor makes of a changed object. Until then
 // it holds nothing up and asks nothing: the event of a CRD wakes it. Only metadata
-// is kept, so the object that requestFor gets has nothing else.
-func Kind(mgr ctrl.Manager, kind schema.GroupVersionKind, requestFor func(client.Object) reconcile.Request) source.Source {
+// is kept, so the object that requestsFor gets has nothing else.
+func Kind(mgr ctrl.Manager, kind schema.GroupVersionKind, requestsFor func(client.Object) []reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		enqueue := func(object client.Object) { queue.Add(requestFor(object)) }
+		enqueue := func(object client.Object) {
+			for _, request := range requestsFor(object) {
+				queue.Add(request)
+			}
+		}
 		go func() {
 			if !waitUntilServed(ctx, mgr, kind) {
 				return

@@ -31,7 +31,7 @@ func (r *reconciler) watch(mgr ctrl.Manager) *builder.Builder {
 		Watches(&mcfgv1.MachineConfigPool{}, enqueueIf(always), builder.WithPredicates(wishChanged)).
 		WatchesRawSource(source.Func(enqueueOnce))
 	for _, kind := range optionalKinds {
-		b = b.WatchesRawSource(optional.Kind(mgr, kind, func(client.Object) reconcile.Request { return object }))
+		b = b.WatchesRawSource(optional.Kind(mgr, kind, func(client.Object) []reconcile.Request { return []reconcile.Request{object} }))
 	}
 	return b
 }

@@ -16,7 +16,7 @@ import (
 // when all are.
 func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollout, node *Node) (string, error) {
 	for _, gate := range rollout.Spec.Gates {
-		problem := ""
+		var problem string
 		var err error
 		switch {
 		case gate.NodeCondition != nil:
