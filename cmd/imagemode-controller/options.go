@@ -103,8 +103,8 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one of several replicas work at a time")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address that serves metrics, by TLS and with authorization; 0: none")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz; 0: none")
-	flags.Float32Var(&o.QPS, "kube-api-qps", 100, "requests a second to the API server")
-	flags.IntVar(&o.Burst, "kube-api-burst", 200, "requests to the API server that may go at once")
+	flags.Float32Var(&o.QPS, "kube-api-qps", 200, "requests a second to the API server")
+	flags.IntVar(&o.Burst, "kube-api-burst", 400, "requests to the API server that may go at once")
 
 	flags.StringVar(&o.BuilderImage, "builder-image", "", "image with imagemode-builder (required for the controller machineosbuild)")
 	flags.StringToStringVar(&o.BuilderNodeSelector, "builder-node-selector", nil, "labels of the nodes that builder pods run on: key=value,...")

@@ -219,7 +219,7 @@ func (o *Options) dependsOn(config *mcfgv1.MachineOSConfig, secret string) bool 
 func (r *configReconciler) enqueueWhere(concerns func(*mcfgv1.MachineOSConfig, client.Object) bool) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		var list mcfgv1.MachineOSConfigList
-		if err := r.client.List(ctx, &list); err != nil {
+		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			// The cache is read: this does not happen once it has started.
 			return nil
 		}
@@ -237,7 +237,7 @@ func (r *configReconciler) enqueueWhere(concerns func(*mcfgv1.MachineOSConfig, c
 // MachineConfig.
 func (r *configReconciler) requestsForRendered(ctx context.Context, rendered client.Object) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
-	if err := r.client.List(ctx, &configs); err != nil {
+	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
@@ -333,7 +333,7 @@ func (r *buildReconciler) requestsForTwin(ctx context.Context, object client.Obj
 // requestsForSecret enqueues the builds that may wait for a Secret.
 func (r *buildReconciler) requestsForSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
-	if err := r.client.List(ctx, &configs); err != nil {
+	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request

@@ -171,12 +171,14 @@ func canonicalKernelType(kernelType string) string {
 // image, in one way of writing it, or "" when there is none of it: what reaches
 // nodes without an image is no reason to build one.
 func canonicalIgnition(raw []byte) (string, error) {
-	config, err := ignition.Parse(raw)
-	if err != nil {
-		return "", fmt.Errorf("spec.config: %w", err)
-	}
-	image, err := ignition.ForImage(config)
-	return string(image), err
+	return remember(readConfigs, string(raw), func() (string, error) {
+		config, err := ignition.Parse(raw)
+		if err != nil {
+			return "", fmt.Errorf("spec.config: %w", err)
+		}
+		image, err := ignition.ForImage(config)
+		return string(image), err
+	})
 }
 
 // builderIgnition is what of a config a builder gets: all but the kubelet's own

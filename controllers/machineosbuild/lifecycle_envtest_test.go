@@ -63,10 +63,10 @@ func startServer(t *testing.T) *server {
 
 // startControllers runs both controllers on an API server of their own, and
 // returns a client of it.
-func startControllers(t testing.TB, changes ...func(*Options)) client.Client {
+func startControllers(t testing.TB, changes ...func(*Options)) client.WithWatch {
 	t.Helper()
 	config := envtest.Start(t)
-	config.QPS, config.Burst = 100, 200 // the program's defaults
+	config.QPS, config.Burst = 200, 400 // the program's defaults
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: testScheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: controllerconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
@@ -92,7 +92,7 @@ func startControllers(t testing.TB, changes ...func(*Options)) client.Client {
 			t.Errorf("the manager ended with: %v", err)
 		}
 	})
-	api, err := client.New(config, client.Options{Scheme: testScheme})
+	api, err := client.NewWithWatch(config, client.Options{Scheme: testScheme})
 	if err != nil {
 		t.Fatal(err)
 	}

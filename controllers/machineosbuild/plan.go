@@ -9,7 +9,6 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
-	"github.com/imagemode/imagemode/containerfiles"
 )
 
 // decision is what to do about a MachineOSConfig.
@@ -154,7 +153,7 @@ func firstProblem(s *scope, rules []rule) *problem {
 func draw(s *scope, accepted counters) *blueprint {
 	print := &blueprint{counters: accepted, rendered: s.rendered, seed: s.seed()}
 	print.containerfile, _ = s.containerfile()
-	text, mistake := containerfiles.Check(print.containerfile)
+	text, mistake := checkText(print.containerfile)
 	print.mistake = mistake
 	print.usesExtensions = wantsExtensionsImage(&s.rendered.Spec, text)
 	// A text that does not parse may have meant to run something.
@@ -275,7 +274,7 @@ func checkContainerfile(s *scope) *problem {
 
 func checkExtensionsImage(s *scope) *problem {
 	text, _ := s.containerfile()
-	parsed, _ := containerfiles.Check(text)
+	parsed, _ := checkText(text)
 	image := s.rendered.Spec.BaseOSExtensionsContainerImage
 	if digestOf(image) != "" || !wantsExtensionsImage(&s.rendered.Spec, parsed) {
 		return nil
