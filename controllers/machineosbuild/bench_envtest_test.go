@@ -32,6 +32,7 @@ import (
 
 var (
 	benchPools = flag.Int("bench.pools", 200, "pools with a MachineOSConfig each")
+	benchWork  = flag.Int("bench.workers", defaultWorkers, "reconciles at the same time, of each kind")
 	benchIdle  = flag.Duration("bench.idle", 10*time.Minute, "how long nothing happens")
 )
 
@@ -59,7 +60,7 @@ type bench struct {
 
 func startBench(b *testing.B) *bench {
 	b.Helper()
-	api := startControllers(b, func(options *Options) { options.MaxConcurrentBuilds = *benchPools })
+	api := startControllers(b, func(options *Options) { options.MaxConcurrentBuilds, options.Workers = *benchPools, *benchWork })
 	made := &bench{B: b, WithWatch: api, started: map[string]time.Time{}}
 	made.make(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}},

@@ -46,9 +46,10 @@ const (
 	// conflictDelay is how long a write that met another writer, or an object
 	// that is not in the cache yet, waits before it starts over.
 	conflictDelay = 200 * time.Millisecond
-	// defaultWorkers reconcile at the same time, of each kind. A look-up in a
-	// registry keeps one busy, up to readTimeout.
-	defaultWorkers = 8
+	// defaultWorkers reconcile at the same time, of each kind: enough that a
+	// registry which does not answer, up to readTimeout, holds up no other, and few
+	// enough that they do not get into each other's way (make bench-controllers).
+	defaultWorkers = 4
 )
 
 // DefaultHistory is how many builds are kept besides those in use.
@@ -87,7 +88,7 @@ type Options struct {
 	// Architecture of the images, by Go's name. Empty: the controller's own; a
 	// cluster whose nodes are of several is not supported yet.
 	Architecture string
-	// Workers reconcile at the same time, of each kind. Zero: eight.
+	// Workers reconcile at the same time, of each kind. Zero: four.
 	Workers int
 	// Images asks registries. Nil: the real ones.
 	Images Images
