@@ -106,7 +106,7 @@ func (r *buildReconciler) decide(ctx context.Context, s *buildScope) (*step, err
 func (r *buildReconciler) running(ctx context.Context) ([]string, error) {
 	var list batchv1.JobList
 	selector := client.HasLabels{keys.LabelEphemeralBuildObject}
-	if err := r.client.List(ctx, &list, client.InNamespace(r.options.Namespace), selector); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(r.options.Namespace), selector, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list builder Jobs: %w", err)
 	}
 	var names []string
