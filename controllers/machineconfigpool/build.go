@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
 // phase is how far the image of a pool's current rendered config is.
@@ -41,6 +42,9 @@ type target struct {
 	// build is the MachineOSBuild of the current spec and rendered config; nil: none.
 	build *mcfgv1.MachineOSBuild
 	phase phase
+	// left is the image, by digest, that a deleted MachineOSConfig left to the
+	// rollout, if it carries the pool's current rendered config.
+	left string
 	// digests of the images that carry the current rendered config, by builds of
 	// this MachineOSConfig that succeeded.
 	digests []string
@@ -69,11 +73,28 @@ func targetOf(osConfig *mcfgv1.MachineOSConfig, builds []mcfgv1.MachineOSBuild, 
 	return t
 }
 
+// targetLeft is the target of a pool without a MachineOSConfig: the image that a
+// deleted one left to the rollout, as long as the pool's config is the one in it.
+func targetLeft(rollout *v1alpha1.ImageRollout, builds []mcfgv1.MachineOSBuild, rendered string) target {
+	if rollout == nil || rollout.Spec.Image == "" {
+		return target{}
+	}
+	for i := range builds {
+		build := &builds[i]
+		owner := metav1.GetControllerOf(build)
+		if owner != nil && owner.UID == rollout.UID && build.Spec.MachineConfig.Name == rendered &&
+			string(build.Status.DigestedImagePushSpec) == rollout.Spec.Image {
+			return target{build: build, phase: ready, left: rollout.Spec.Image}
+		}
+	}
+	return target{}
+}
+
 // image returns the image by digest that nodes may have, or nothing unless the
 // MachineOSConfig is Ready for its current spec and the current rendered config.
 func (t target) image() string {
-	if t.phase != ready {
-		return ""
+	if t.phase != ready || t.osConfig == nil {
+		return t.left
 	}
 	return string(t.osConfig.Status.CurrentImagePullSpec)
 }
@@ -81,6 +102,9 @@ func (t target) image() string {
 // carries reports whether an image, by its digest, is the MachineOSConfig's
 // current one and was built from the current rendered config.
 func (t target) carries(digest string) bool {
+	if t.left != "" {
+		return digest == digestOf(t.left)
+	}
 	return t.osConfig != nil && digest != "" &&
 		digest == digestOf(string(t.osConfig.Status.CurrentImagePullSpec)) && slices.Contains(t.digests, digest)
 }

@@ -94,8 +94,8 @@ func (o observation) updating(count counts) verdict {
 	}
 }
 
-// pausedMessage says, under pause, how far the image is. Whatever it says,
-// nothing happens to a node.
+// pausedMessage says, under pause, how far the image is, and which nodes still
+// finish what had begun before.
 func (o observation) pausedMessage() string {
 	const paused = "Pool is paused; "
 	switch o.target.phase {
@@ -112,8 +112,31 @@ func (o observation) pausedMessage() string {
 	case interrupted:
 		return paused + "OS image build was interrupted"
 	default:
-		return paused + "OS image build completed successfully"
+		return paused + "OS image build completed successfully" + o.onTheirWay()
 	}
+}
+
+// onTheirWay names the nodes that are out of service for their update, with what
+// they wait for. A pause does not take them back: they finish.
+func (o observation) onTheirWay() string {
+	if o.rollout == nil {
+		return ""
+	}
+	var nodes []string
+	for _, slot := range o.rollout.Status.Slots {
+		text := fmt.Sprintf("node %s is on its way (%s)", slot.Node, strings.ToLower(string(slot.Phase)))
+		if slot.Message != "" {
+			text += ": " + slot.Message
+		}
+		nodes = append(nodes, text)
+	}
+	if more := len(nodes) - maxNamed; more > 0 {
+		nodes = append(nodes[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(nodes, "; ")
 }
 
 // progress says what an unpaused pool waits for.
@@ -134,10 +157,11 @@ func (o observation) progress(count counts) verdict {
 		return isTrueBecause("ImageNotReady",
 			fmt.Sprintf("Pool is waiting for the OS image to be ready for the nodes (mosb: %s)", o.target.build.Name)+o.obstacle())
 	}
-	if count.isStuck() || (o.renderErr != nil && count.isDone()) {
+	isMoving := o.rollout != nil && len(o.rollout.Status.Slots) > 0
+	if count.isStuck() && !isMoving || (o.renderErr != nil && count.isDone()) {
 		return isFalseBecause("Degraded", "Pool update paused due to degraded condition")
 	}
-	return isTrueBecause("NodesUpdating", fmt.Sprintf("Pool is waiting for nodes to apply OS image (mosb: %s)", o.target.build.Name))
+	return isTrueBecause("NodesUpdating", fmt.Sprintf("Pool is waiting for nodes to apply OS image (mosb: %s)", o.target.build.Name)+o.onTheirWay())
 }
 
 // obstacle adds what the MachineOSConfig itself says is in the way.

@@ -127,7 +127,7 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 	if renderErr == nil {
 		failures = append(failures, r.publish(ctx, scope, wanted))
 	}
-	target := targetOf(scope.osConfig, scope.builds, scope.pool.Spec.Configuration.Name)
+	target := scope.target()
 	if errors.Join(failures...) == nil {
 		// Only once the pool says which config it wants is it known whose image
 		// that is.

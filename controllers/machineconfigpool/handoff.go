@@ -55,6 +55,10 @@ func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.
 		answer.image, answer.pullSecret = existing.Spec.Image, existing.Spec.PullSecretRef
 		return answer, true
 	}
+	if target.osConfig == nil {
+		answer.pullSecret = existing.Spec.PullSecretRef
+		return answer, true
+	}
 	name := options.NodePullSecret
 	if own := target.osConfig.Annotations[machineconfiguration.AnnotationNodePullSecret]; own != "" {
 		name = own

@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -43,7 +44,8 @@ func viewOf(node *corev1.Node, pool *mcfgv1.MachineConfigPool, image *v1alpha1.N
 	view := nodeView{node: node, pool: pool.Name, desired: version{config: pool.Spec.Configuration.Name}}
 	if rollout != nil && rollout.Spec.Image != "" {
 		view.desired.image = rollout.Spec.Image
-		view.desired.config = configOf(digestOf(rollout.Spec.Image), builds, pool.Spec.Configuration.Name)
+		// Of an image that nobody here built, the pool's config is all that is known.
+		view.desired.config = cmp.Or(configOf(digestOf(rollout.Spec.Image), builds, pool.Spec.Configuration.Name), pool.Spec.Configuration.Name)
 		view.slot = slotOf(rollout, node.Name)
 	}
 	if image == nil {
@@ -193,7 +195,11 @@ func (v nodeView) spec(withImages bool) mcfgv1.MachineConfigNodeSpec {
 func (v nodeView) status(before mcfgv1.MachineConfigNodeStatus, generation int64, withImages bool, now metav1.Time) mcfgv1.MachineConfigNodeStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration = generation
-	status.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: v.current.config, Desired: v.desired.config}
+	// The API takes no empty name: what a node runs is shown once it is known.
+	status.ConfigVersion = nil
+	if v.current.config != "" {
+		status.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: v.current.config, Desired: v.desired.config}
+	}
 	status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{}
 	if withImages {
 		status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: nameable(v.current.image), DesiredImage: nameable(v.desired.image)}

@@ -123,6 +123,10 @@ func TestTheStatusOfAMachineConfigNodeIsAtRest(t *testing.T) {
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("without any change (-first +second):\n%s", diff)
 	}
+	view.current.config = ""
+	if unknown := view.status(first, 1, true, later); unknown.ConfigVersion != nil {
+		t.Errorf("an empty name is shown: %+v", unknown.ConfigVersion)
+	}
 	if without := view.status(first, 1, false, later); without.ConfigImage != (mcfgv1.MachineConfigNodeStatusConfigImage{}) {
 		t.Errorf("images are shown to an API that has no field for them: %+v", without.ConfigImage)
 	}

@@ -167,6 +167,14 @@ func (s *scope) render() (*rendered, error) {
 	return wanted, nil
 }
 
+// target is the image that the pool's nodes are to run.
+func (s *scope) target() target {
+	if s.osConfig == nil {
+		return targetLeft(s.rollout, s.builds, s.pool.Spec.Configuration.Name)
+	}
+	return targetOf(s.osConfig, s.builds, s.pool.Spec.Configuration.Name)
+}
+
 // observe collects what the status is made of.
 func (s *scope) observe(wanted *rendered, renderErr error, target target, now metav1.Time) observation {
 	observed := observation{

@@ -71,6 +71,40 @@ func TestUpdatingSaysWhatThePoolWaitsFor(t *testing.T) {
 	}
 }
 
+// leave deletes the MachineOSConfig; its last build is the rollout's.
+func (w *world) leave() {
+	w.osConfig, w.rollout.UID = nil, "rollout"
+	w.builds[1].OwnerReferences = ownedBy("rollout")
+}
+
+func TestNodesOnTheirWayAreNamed(t *testing.T) {
+	const waits = "waits for default/bare (no controller would replace it)"
+	onTheWay := func(w *world) {
+		w.rollout.Status.Slots = []v1alpha1.Slot{{Node: "n2", Phase: v1alpha1.SlotDraining, Message: waits}}
+	}
+	for name, change := range map[string]func(*world){
+		"while the pool updates": func(*world) {},
+		"under pause":            func(w *world) { w.pool.Spec.Paused = true },
+		"when all others are degraded": func(w *world) {
+			w.fail("n1", v1alpha1.FailureDiskFull, true, 1)
+			w.fail("n2", v1alpha1.FailureDiskFull, true, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld()
+			onTheWay(w)
+			change(w)
+			status, message := condition(w.status(), mcfgv1.MachineConfigPoolUpdating)
+			if !strings.Contains(message, "node n2 is on its way (draining): "+waits) {
+				t.Errorf("%s: %s", status, message)
+			}
+			if want := map[bool]string{true: "False", false: "True"}[w.pool.Spec.Paused]; status != want {
+				t.Errorf("Updating is %s, want %s", status, want)
+			}
+		})
+	}
+}
+
 func TestUpdatedIsTrueOnlyForWhatNodesRun(t *testing.T) {
 	done := func(change func(*world)) *world {
 		w := aWorld().booted(digest2, "n1", "n2")
@@ -95,6 +129,8 @@ func TestUpdatedIsTrueOnlyForWhatNodesRun(t *testing.T) {
 		"the pool wants a new config":            {done(func(w *world) { w.pool.Spec.Configuration.Name = "rendered-worker-3" }), "False"},
 		"the MachineOSConfig was edited":         {done(func(w *world) { edited(w.osConfig) }), "False"},
 		"the MachineOSConfig is being deleted":   {done(func(w *world) { w.osConfig.DeletionTimestamp = &later; edited(w.osConfig) }), "False"},
+		"the image that a deleted one left":      {done(func(w *world) { w.leave() }), "True"},
+		"a config that came after it":            {done(func(w *world) { w.leave(); w.pool.Spec.Configuration.Name = "rendered-worker-3" }), "False"},
 		"the config cannot be rendered":          {done(func(w *world) { w.err = &renderError{"X", "x"} }), "False"},
 		"a build of another owner has it":        {done(func(w *world) { w.builds[1].OwnerReferences = ownedBy("other") }), "False"},
 		"the same image serves both configs":     {done(func(w *world) { w.builds[0].Status.DigestedImagePushSpec = image2 }), "True"},

@@ -114,7 +114,7 @@ func (w *world) status() mcfgv1.MachineConfigPoolStatus {
 	if wanted == nil && w.err == nil {
 		wanted = &rendered{name: w.pool.Spec.Configuration.Name}
 	}
-	return computeStatus(s.observe(wanted, w.err, targetOf(w.osConfig, w.builds, w.pool.Spec.Configuration.Name), later))
+	return computeStatus(s.observe(wanted, w.err, s.target(), later))
 }
 
 // condition is "True", "False" and the message of one condition.

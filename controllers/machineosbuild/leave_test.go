@@ -148,7 +148,7 @@ func TestADeletedConfigThatCannotBePushedSaysWhyAndStays(t *testing.T) {
 	if w.isGone() {
 		t.Fatal("it went")
 	}
-	if message := w.condition(keys.ConditionReady).Message; !strings.Contains(message, `secret "push" not found`) {
+	if message := w.condition(keys.ConditionReady).Message; !strings.Contains(message, `secret "push" not found`) || !strings.Contains(message, keys.AnnotationAbandon) {
 		t.Errorf("message %q", message)
 	}
 	if image := w.rollout().Spec.Image; !strings.HasSuffix(image, imageDigest) {

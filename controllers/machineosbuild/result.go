@@ -110,7 +110,7 @@ func describe(failure request.Failure) string {
 	if failure.Line > 0 {
 		fmt.Fprintf(&text, "Containerfile line %d: ", failure.Line)
 	}
-	text.WriteString(failure.Message)
+	text.WriteString(strings.TrimPrefix(failure.Message, fmt.Sprintf("line %d: ", failure.Line)))
 	if failure.ExitCode != 0 {
 		fmt.Fprintf(&text, " (exit code %d)", failure.ExitCode)
 	}

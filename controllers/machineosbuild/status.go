@@ -97,6 +97,10 @@ func buildingCondition(chosen plan) metav1.Condition {
 // is built and the nodes can pull it.
 func readyCondition(s *scope, chosen plan, check pullCheck) metav1.Condition {
 	not := func(reason, message string) metav1.Condition {
+		if s.config.DeletionTimestamp != nil {
+			message = fmt.Sprintf("MachineOSConfig %s is being deleted and waits for an image without its Containerfile for its nodes "+
+				"(annotation %s lets it go at once, with the nodes as they are): %s", s.config.Name, keys.AnnotationAbandon, message)
+		}
 		return condition(keys.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	if chosen.blueprint == nil {

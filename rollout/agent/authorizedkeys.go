@@ -42,7 +42,7 @@ func (h *SystemdHost) SetAuthorizedKeys(user string, keys []string) error {
 	}
 	root, err := os.OpenRoot(home)
 	if err != nil {
-		return fmt.Errorf("home of user %s: %w", user, err)
+		return fmt.Errorf("user %s has no home directory on the node for its SSH keys (%s): make one, as with tmpfiles.d in a MachineConfig", user, found.home)
 	}
 	defer root.Close()
 	return writeKeys(root, found, keys)
@@ -63,8 +63,17 @@ func (h *SystemdHost) account(user string) (account, error) {
 			return found, nil
 		}
 	}
-	return account{}, fmt.Errorf("user %s does not exist on the node: %w", user, fs.ErrNotExist)
+	return account{}, noUserError(user)
 }
+
+// noUserError is the error of a user that a node does not have, by name.
+type noUserError string
+
+func (e noUserError) Error() string {
+	return fmt.Sprintf("user %s has SSH keys and does not exist on the node: add the user to a MachineConfig or the image, or remove the keys", string(e))
+}
+
+func (e noUserError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // findAccount reads lines of the form name:password:uid:gid:comment:home:shell.
 func findAccount(content []byte, user string) (account, bool) {

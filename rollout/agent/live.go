@@ -74,7 +74,7 @@ func (a *Agent) takeLive(ctx context.Context, in *Inputs, reported string, isDue
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "live content could not be applied")
-		in.LiveProblem = bootc.OneLine(err.Error())
+		in.LiveProblem = bootc.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
 	a.memory.liveHash, in.LiveHash = want, want

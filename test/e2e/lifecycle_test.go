@@ -121,6 +121,7 @@ func testDeletion(t *testing.T, told *story.Story) {
 	rollout, err := told.Rollout(ctx)
 	must(t, err)
 	must(t, told.AllRun(ctx, rollout.Spec.Image))
+	must(t, told.PoolCondition(ctx, mcfgv1.MachineConfigPoolUpdated, corev1.ConditionTrue))
 	for _, machine := range told.Workers.Names() {
 		if got := inMachine(t, told, machine, "cat", story.ConfigFile); got+"\n" != told.Text {
 			t.Errorf("%s: %s holds %q, want the MachineConfig's %q", machine, story.ConfigFile, got, told.Text)
