@@ -70,11 +70,7 @@ func (r *viewReconciler) nodesOfPool(ctx context.Context, object client.Object) 
 		log.FromContext(ctx).Error(err, "list Nodes")
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&nodes.Items[i])})
-	}
-	return requests
+	return requestsFor(nodes.Items)
 }
 
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfignodes,verbs=get;list;watch;create;patch

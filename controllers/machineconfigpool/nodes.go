@@ -48,9 +48,13 @@ func (r *nodeReconciler) allNodes(ctx context.Context, _ client.Object) []reconc
 		log.FromContext(ctx).Error(err, "list Nodes")
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&nodes.Items[i])})
+	return requestsFor(nodes.Items)
+}
+
+func requestsFor(nodes []corev1.Node) []reconcile.Request {
+	requests := make([]reconcile.Request, 0, len(nodes))
+	for i := range nodes {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&nodes[i])})
 	}
 	return requests
 }
