@@ -163,10 +163,7 @@ func TestADegradedPoolIsBuiltFor(t *testing.T) {
 }
 
 func TestAnEditDuringAChangeOfTheConfigIsNotLost(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	w.onShelf(w.current())
 	w.renderAgain(renderedName + "b")
 	w.edit(builders.Containerfile(withoutRun))
@@ -181,10 +178,7 @@ func TestAnEditDuringAChangeOfTheConfigIsNotLost(t *testing.T) {
 }
 
 func TestTwoEditsAtOnceGiveOneBuild(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	before := w.count(&mcfgv1.MachineOSBuildList{})
 	w.edit(builders.Containerfile("FROM configs AS final\nRUN one\n"))
 	w.edit(builders.Containerfile("FROM configs AS final\nRUN two\n"))
@@ -219,11 +213,7 @@ func TestWhatDoesNotChangeTheImageStartsNoBuild(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.settle()
-			w.builderEnds(success)
-			w.settle()
-			first := w.current()
+			w, first := aBuiltWorld(t)
 			change(w)
 			w.settle()
 			if got := w.current().Name; got != first.Name {
@@ -338,11 +328,7 @@ func TestAnImageThatCannotBeDeletedHoldsUpNoBuild(t *testing.T) {
 }
 
 func TestARecreatedConfigDoesNotTakeTheBuildsOfTheDeletedOne(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
-	first := w.current()
+	w, first := aBuiltWorld(t)
 	if err := w.client.Delete(t.Context(), w.config()); err != nil {
 		t.Fatal(err)
 	}

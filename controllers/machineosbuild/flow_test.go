@@ -131,11 +131,7 @@ func TestIdleMeansSilence(t *testing.T) {
 }
 
 func TestAnEditThatIsTakenBackStartsNothing(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
-	first := w.current()
+	w, first := aBuiltWorld(t)
 
 	w.edit(builders.Containerfile(withoutRun))
 	w.settle()
@@ -159,10 +155,7 @@ func TestAnEditThatIsTakenBackStartsNothing(t *testing.T) {
 }
 
 func TestReadyIsFalseAsSoonAsAnotherBuildIsPlanned(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	w.edit(builders.Containerfile(withoutRun))
 	if _, err := w.configs.Reconcile(context.Background(), requestFor("worker")); err != nil {
 		t.Fatal(err)
@@ -231,11 +224,7 @@ func TestAFailedBuildIsShownAndHealedByAnEdit(t *testing.T) {
 }
 
 func TestARebuildIsAcceptedOnce(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
-	first := w.current()
+	w, first := aBuiltWorld(t)
 	for round := 1; round <= 2; round++ {
 		// The same value both times: it was forgotten together with the annotation.
 		w.edit(askRebuild("please"))
@@ -324,10 +313,7 @@ func TestWhetherNodesCanPull(t *testing.T) {
 }
 
 func TestAnOutageKeepsTheAnswerGivenBefore(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	// A restart forgets what was asked.
 	w.start()
 	w.reads = func(string) (ImageFacts, error) {

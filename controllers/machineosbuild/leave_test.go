@@ -53,10 +53,7 @@ func (w *world) isGone() bool {
 
 // aWorldInUse has nodes with the image of a MachineOSConfig.
 func aWorldInUse(t *testing.T) *world {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	w.rolledOut()
 	w.settle()
 	return w

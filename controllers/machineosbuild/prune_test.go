@@ -161,10 +161,7 @@ func TestARepositoryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 }
 
 func TestABuildThatSucceededHoldsItsImage(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	tag := holdTag("c1", imageDigest)
 	if _, found := w.shelf[repository+":"+tag]; !found || w.current().Annotations[keys.AnnotationImageHeld] != tag {
 		t.Errorf("tags %v, annotations %v", w.shelf, w.current().Annotations)

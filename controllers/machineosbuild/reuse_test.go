@@ -44,11 +44,7 @@ func sameRepository(config *mcfgv1.MachineOSConfig) {
 }
 
 func TestAnotherRenderedConfigOfTheSameContentNeedsNoPod(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
-	first := w.current()
+	w, first := aBuiltWorld(t)
 	w.onShelf(first)
 
 	w.renderAgain("rendered-worker-" + strings.Repeat("b", 32))
@@ -162,11 +158,7 @@ func TestATwinThatFailsLeavesTheBuildToTheOther(t *testing.T) {
 
 // TestALostImageIsBuiltAgain takes the image out of the registry.
 func TestALostImageIsBuiltAgain(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
-	first := w.current()
+	w, first := aBuiltWorld(t)
 	w.gone[imageDigest] = true
 
 	w.settle()
@@ -208,11 +200,7 @@ func TestAnImageThatIsHiddenIsNotLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.settle()
-			w.builderEnds(success)
-			w.settle()
-			first := w.current()
+			w, first := aBuiltWorld(t)
 			w.refuses = refuses
 			for range 5 {
 				w.now = w.now.Add(watchInterval)
@@ -226,10 +214,7 @@ func TestAnImageThatIsHiddenIsNotLost(t *testing.T) {
 }
 
 func TestAnImageIsLookedUpEveryTenMinutes(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.builderEnds(success)
-	w.settle()
+	w, _ := aBuiltWorld(t)
 	before := w.asked
 	for range 9 {
 		w.now = w.now.Add(time.Minute)

@@ -132,6 +132,16 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
+// aBuiltWorld is one whose MachineOSConfig has its first image.
+func aBuiltWorld(t *testing.T) (*world, *mcfgv1.MachineOSBuild) {
+	t.Helper()
+	w := newWorld(t)
+	w.settle()
+	w.builderEnds(success)
+	w.settle()
+	return w, w.current()
+}
+
 // write does a write. Those of the reconcilers are counted, and may meet a fault.
 func (w *world) write(do func() error) error {
 	if !w.isReconciling {
