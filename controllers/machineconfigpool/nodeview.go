@@ -2,7 +2,6 @@ package machineconfigpool
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -235,8 +234,4 @@ func (v nodeView) annotations() map[string]string {
 		machineconfiguration.AnnotationState:         state,
 		machineconfiguration.AnnotationReason:        streams.Truncate(v.failure, maxMessage),
 	}
-}
-
-func (v nodeView) String() string {
-	return fmt.Sprintf("node %s of pool %s: %+v, desired %+v", v.node.Name, v.pool, v.current, v.desired)
 }

@@ -129,7 +129,7 @@ func (r *buildReconciler) wakeAt(at time.Time) ctrl.Result {
 
 // gather reads what a build's next step depends on.
 func (r *buildReconciler) gather(ctx context.Context, build *mcfgv1.MachineOSBuild) (*buildScope, error) {
-	s := &buildScope{build: build, limits: limits{pending: r.options.BuilderPendingDeadline}, now: r.now()}
+	s := &buildScope{build: build, pendingDeadline: r.options.BuilderPendingDeadline, now: r.now()}
 	if err := r.gatherJob(ctx, s); err != nil || isTerminal(build) {
 		return s, err
 	}

@@ -240,15 +240,10 @@ type buildScope struct {
 	turn *turn
 	// twin is an older build of the same image that runs, or nil.
 	twin *mcfgv1.MachineOSBuild
-	// limits are Options'.
-	limits limits
+	// pendingDeadline is how long a builder pod may take to start.
+	pendingDeadline time.Duration
 	// now is when the scope was read.
 	now time.Time
-}
-
-// limits are how long and how often a builder pod is put up with.
-type limits struct {
-	pending time.Duration
 }
 
 // objectPointer is a pointer to T that is an object of the API.

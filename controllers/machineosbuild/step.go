@@ -48,7 +48,7 @@ const (
 	ask action = "ask"
 	// reuse the image that exists: give it the build's tag and finish.
 	reuse action = "reuse"
-	// queue for a turn, and decide again.
+	// queueUp for a turn, and decide again.
 	queueUp action = "queue"
 )
 
@@ -204,12 +204,12 @@ func whenDisruptedTooOften(s *buildScope) *step {
 
 func whenPendingTooLong(s *buildScope) *step {
 	waiting := waitOf(s)
-	if waiting == nil || s.now.Before(waiting.since.Add(s.limits.pending)) {
+	if waiting == nil || s.now.Before(waiting.since.Add(s.pendingDeadline)) {
 		return nil
 	}
 	return stopWith(failedState(request.Failure{
 		Class:   waiting.class,
-		Message: fmt.Sprintf("%s, for more than %s (--builder-pending-deadline)", waiting.message, s.limits.pending),
+		Message: fmt.Sprintf("%s, for more than %s (--builder-pending-deadline)", waiting.message, s.pendingDeadline),
 	}))
 }
 
@@ -220,7 +220,7 @@ func whenJobRuns(s *buildScope) *step {
 	progress := progressOf(s)
 	next := &step{action: report, state: &progress}
 	if waiting := waitOf(s); waiting != nil {
-		next.wakeAt = waiting.since.Add(s.limits.pending)
+		next.wakeAt = waiting.since.Add(s.pendingDeadline)
 	}
 	return next
 }

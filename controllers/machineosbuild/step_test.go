@@ -17,7 +17,7 @@ func aBuildScope(in phase, changes ...func(*buildScope)) *buildScope {
 	owner := aScope(built(in))
 	s := &buildScope{
 		owner: owner, build: &owner.builds[0], existing: &existingImage{}, turn: &turn{granted: true, limit: 5},
-		limits: limits{pending: defaultPendingDeadline}, now: someTime,
+		pendingDeadline: defaultPendingDeadline, now: someTime,
 	}
 	for _, change := range changes {
 		change(s)
