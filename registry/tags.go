@@ -9,8 +9,12 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	containertypes "github.com/google/go-containerregistry/pkg/v1/types"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/docker/config"
@@ -59,6 +63,46 @@ func Untag(ctx context.Context, access Access, image string) error {
 		return Wrap(image, fmt.Errorf("%w: %w", ErrCannotUntag, err))
 	}
 	return Wrap(image, err)
+}
+
+// markerLabel tells whoever looks at the image what it is.
+const markerLabel = "dev.imagemode.given-up"
+
+// marker is an image of no layers and always the same digest.
+var marker = mustMark()
+
+func mustMark() v1.Image {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, containertypes.OCIManifestSchema1), containertypes.OCIConfigJSON)
+	image, err := mutate.Config(image, v1.Config{Labels: map[string]string{markerLabel: "true"}})
+	if err != nil {
+		panic(err) // no layers, nothing to read
+	}
+	return image
+}
+
+// MarkerDigest is the digest of the image that Mark moves tags to.
+func MarkerDigest() string {
+	digest, err := marker.Digest()
+	if err != nil {
+		panic(err) // of bytes in memory
+	}
+	return digest.String()
+}
+
+// Mark moves a tag, host[:port]/path:tag, to an image that nobody uses. It is for
+// registries that delete no tag by itself (ErrCannotUntag).
+func Mark(ctx context.Context, access Access, image string) error {
+	tag, err := name.NewTag(image, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("tag %q: %w", image, err)
+	}
+	options, err := access.remoteOptions(tag.Context().Name())
+	if err != nil {
+		return err
+	}
+	return Retry(ctx, func() error {
+		return Wrap(image, remote.Write(tag, marker, append(options, remote.WithContext(ctx))...))
+	})
 }
 
 // Delete deletes an image by digest, host[:port]/path@sha256:…, with all its

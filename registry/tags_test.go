@@ -36,6 +36,30 @@ func TestATagGoesWithoutItsImage(t *testing.T) {
 	}
 }
 
+func TestATagIsMovedToTheMarker(t *testing.T) {
+	server := registrytest.New(t)
+	access := accessTo(server)
+	image := server.Push(t, "os/worker", registrytest.ImageSpec{Labels: registrytest.Bootable()})
+	found, err := registry.Inspect(t.Context(), access, image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Tag(t.Context(), access, found, "one"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is there already
+		if err := registry.Mark(t.Context(), access, found.Repository+":one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if digest, err := registry.ResolveDigest(t.Context(), access, found.Repository+":one"); err != nil || digest != registry.MarkerDigest() {
+		t.Errorf("the tag leads to %s, error %v, want %s", digest, err, registry.MarkerDigest())
+	}
+	if existence, err := registry.Exists(t.Context(), access, found.Reference()); existence != registry.Present {
+		t.Errorf("the image is %s: %v", existence, err)
+	}
+}
+
 func TestAnImageIsDeletedByDigest(t *testing.T) {
 	server := registrytest.New(t)
 	access := accessTo(server)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -308,10 +309,12 @@ func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step)
 // clean removes what must not outlive a build: credentials at once, the Job
 // after a time, or at once if another build took this one's place.
 func (r *buildReconciler) clean(ctx context.Context, s *buildScope) error {
+	group, groupCtx := errgroup.WithContext(ctx)
 	for _, name := range credentialNames(s.build.Name) {
-		if err := r.deleteCredentials(ctx, s, name); err != nil {
-			return err
-		}
+		group.Go(func() error { return r.deleteCredentials(groupCtx, s, name) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if s.job == nil || s.job.DeletionTimestamp != nil {
 		return nil

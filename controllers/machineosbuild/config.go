@@ -114,7 +114,7 @@ func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) erro
 	if err := r.supersede(ctx, s, chosen.build.Name); err != nil {
 		return err
 	}
-	return r.pointAt(ctx, s.config, chosen)
+	return r.removeRequests(ctx, s.config, chosen)
 }
 
 // adopt takes a build that a former MachineOSConfig left to the rollout.
@@ -131,20 +131,21 @@ func (r *configReconciler) adopt(ctx context.Context, config *mcfgv1.MachineOSCo
 	return nil
 }
 
-// record writes the counters, if they changed, and sees that the MachineOSConfig
-// does not go before its nodes have another image to go to.
+// record writes down what is about to be done: the counters, and the name of the
+// build. It sees that the MachineOSConfig does not go before its nodes have another
+// image to go to.
 func (r *configReconciler) record(ctx context.Context, s *scope, chosen *plan) error {
-	recorded, exists := decodeCounters(s.config.Annotations)
-	isRecorded := exists && equality.Semantic.DeepEqual(recorded, chosen.counters)
-	needsFinalizer := chosen.blueprint != nil && s.config.DeletionTimestamp == nil &&
-		!controllerutil.ContainsFinalizer(s.config, keys.FinalizerBaseImage)
-	if isRecorded && !needsFinalizer {
-		return nil
-	}
 	before := readCounters(s.config, s.builds)
+	recorded, exists := decodeCounters(s.config.Annotations)
 	err := r.patch(ctx, s.config, func(config *mcfgv1.MachineOSConfig) {
-		metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationBuildCounters, chosen.counters.encode())
-		if needsFinalizer {
+		if !exists || !equality.Semantic.DeepEqual(recorded, chosen.counters) {
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationBuildCounters, chosen.counters.encode())
+		}
+		if chosen.blueprint == nil {
+			return
+		}
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationCurrentMachineOSBuild, chosen.blueprint.name)
+		if config.DeletionTimestamp == nil {
 			controllerutil.AddFinalizer(config, keys.FinalizerBaseImage)
 		}
 	})
@@ -171,16 +172,11 @@ func (r *configReconciler) supersede(ctx context.Context, s *scope, chosen strin
 	return nil
 }
 
-// pointAt names the chosen build on the MachineOSConfig and removes the requests
-// that it answers.
-func (r *configReconciler) pointAt(ctx context.Context, config *mcfgv1.MachineOSConfig, chosen *plan) error {
-	isSeeded := config.Annotations[keys.AnnotationPreBuiltImage] != "" && hasSucceeded(chosen.build)
-	if config.Annotations[keys.AnnotationCurrentMachineOSBuild] != chosen.build.Name || isSeeded {
+// removeRequests removes the annotations that the chosen build answers.
+func (r *configReconciler) removeRequests(ctx context.Context, config *mcfgv1.MachineOSConfig, chosen *plan) error {
+	if hasSucceeded(chosen.build) {
 		err := r.patch(ctx, config, func(config *mcfgv1.MachineOSConfig) {
-			metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationCurrentMachineOSBuild, chosen.build.Name)
-			if isSeeded {
-				delete(config.Annotations, keys.AnnotationPreBuiltImage)
-			}
+			delete(config.Annotations, keys.AnnotationPreBuiltImage)
 		})
 		if err != nil {
 			return err
@@ -192,10 +188,14 @@ func (r *configReconciler) pointAt(ctx context.Context, config *mcfgv1.MachineOS
 	return nil
 }
 
-// patch changes metadata by one patch that fails if the object changed.
+// patch changes metadata, if there is a change, by one patch that fails if the
+// object changed.
 func (r *configReconciler) patch(ctx context.Context, config *mcfgv1.MachineOSConfig, change func(*mcfgv1.MachineOSConfig)) error {
 	before := config.DeepCopy()
 	change(config)
+	if equality.Semantic.DeepEqual(before.ObjectMeta, config.ObjectMeta) {
+		return nil
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, config, patch); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -30,8 +30,12 @@ type Images interface {
 	Tag(ctx context.Context, access ImageAccess, image, tag string) error
 	// Tags lists the tags of a repository, host[:port]/path.
 	Tags(ctx context.Context, access ImageAccess, repository string) ([]string, error)
-	// Untag deletes a tag, host[:port]/path:tag, and leaves its image.
+	// Untag deletes a tag, host[:port]/path:tag, and leaves its image. A registry
+	// that cannot answers with registry.ErrCannotUntag.
 	Untag(ctx context.Context, access ImageAccess, image string) error
+	// Mark moves a tag, host[:port]/path:tag, to an image that nobody uses: the one
+	// with registry.MarkerDigest.
+	Mark(ctx context.Context, access ImageAccess, image string) error
 	// Delete deletes an image by digest, with all its tags.
 	Delete(ctx context.Context, access ImageAccess, image string) error
 }
@@ -96,6 +100,12 @@ func (r registries) Tags(ctx context.Context, access ImageAccess, repository str
 func (r registries) Untag(ctx context.Context, access ImageAccess, image string) error {
 	return r.with(ctx, access, func(ctx context.Context, access registry.Access) error {
 		return registry.Untag(ctx, access, image)
+	})
+}
+
+func (r registries) Mark(ctx context.Context, access ImageAccess, image string) error {
+	return r.with(ctx, access, func(ctx context.Context, access registry.Access) error {
+		return registry.Mark(ctx, access, image)
 	})
 }
 

@@ -47,6 +47,7 @@ func (everythingThere) Tags(context.Context, ImageAccess, string) ([]string, err
 	return nil, nil
 }
 func (everythingThere) Untag(context.Context, ImageAccess, string) error  { return nil }
+func (everythingThere) Mark(context.Context, ImageAccess, string) error   { return nil }
 func (everythingThere) Delete(context.Context, ImageAccess, string) error { return nil }
 
 // server is an API server with both controllers at work on it.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,8 @@ import (
 // cluster keeps an image by a tag of its own, used-<cluster id>-<12 of the
 // digest>, set when a build has succeeded (hold.go). The pruner takes this
 // cluster's tag from an image that nothing here refers to any more, and deletes
-// the image when no cluster has such a tag left.
+// the image when no cluster has such a tag left. Some registries delete no tags:
+// there the tag is moved to a marker image instead, which counts as no use.
 
 const (
 	// pruneInterval is how often images are looked through. Disk in a registry is
@@ -193,38 +193,60 @@ func (p *pruner) release(ctx context.Context, access ImageAccess, place place, t
 		return false, err
 	}
 	switch {
-	case tag != holdTag(p.options.ClusterID, found.Digest):
+	case found.Digest == registry.MarkerDigest():
+		// Given up before, in a registry that deletes no tags.
+		return false, nil
+	case !p.isHeldBy(tag, found):
 		logger.Info("a tag of this cluster names another image; leaving that alone")
-		return true, p.images.Untag(ctx, access, held)
+		return p.giveUp(ctx, access, held)
 	case p.options.Prune == ListImages:
 		logger.Info("nothing refers to this image; it would be deleted", "digest", found.Digest)
 		return false, nil
-	case othersHold(tags, tag):
-		return p.giveUp(ctx, logger, access, held)
+	}
+	isShared, err := p.othersHold(ctx, access, place, tag, tags)
+	switch {
+	case err != nil:
+		return false, err
+	case isShared:
+		logger.Info("nothing here refers to this image any more, but another cluster keeps it; giving it up")
+		return p.giveUp(ctx, access, held)
 	}
 	logger.Info("nothing refers to this image any more; deleting it", "digest", found.Digest)
 	return true, p.images.Delete(ctx, access, digestSpec(place.repository, found.Digest))
 }
 
-// giveUp takes this cluster's tag from an image that another cluster keeps.
-func (p *pruner) giveUp(ctx context.Context, logger logr.Logger, access ImageAccess, held string) (isReleased bool, err error) {
+// giveUp takes this cluster's tag from an image. Where a registry deletes no tag
+// by itself, the tag stays, and leads to an image that nobody uses.
+func (p *pruner) giveUp(ctx context.Context, access ImageAccess, held string) (isGone bool, err error) {
 	err = p.images.Untag(ctx, access, held)
 	if errors.Is(err, registry.ErrCannotUntag) {
-		logger.Info("another cluster keeps this image too, and the registry deletes no tag by itself; the tag stays")
-		return false, nil
-	}
-	if err == nil {
-		logger.Info("nothing here refers to this image any more, but another cluster keeps it; gave it up")
+		return false, p.images.Mark(ctx, access, held)
 	}
 	return err == nil, err
 }
 
-// othersHold reports whether another cluster keeps the image that tag is for.
-func othersHold(tags []string, tag string) bool {
+// isHeldBy reports whether a tag that keeps images still leads to its own.
+func (p *pruner) isHeldBy(tag string, found ImageFacts) bool {
+	return strings.HasSuffix(tag, "-"+shortDigest(found.Digest))
+}
+
+// othersHold reports whether another cluster keeps the image that tag is for. A
+// tag that leads elsewhere, as one that was given up may, does not count.
+func (p *pruner) othersHold(ctx context.Context, access ImageAccess, place place, tag string, tags []string) (bool, error) {
 	end := tag[strings.LastIndexByte(tag, '-'):]
-	return slices.ContainsFunc(tags, func(other string) bool {
-		return other != tag && strings.HasPrefix(other, holdPrefix) && strings.HasSuffix(other, end)
-	})
+	for _, other := range tags {
+		if other == tag || !strings.HasPrefix(other, holdPrefix) || !strings.HasSuffix(other, end) {
+			continue
+		}
+		found, err := p.images.Read(ctx, access, place.repository+":"+other)
+		if registry.IsGone(err) {
+			continue
+		}
+		if err != nil || p.isHeldBy(other, found) {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 func (p *pruner) accessTo(ctx context.Context, place place) (ImageAccess, error) {

@@ -129,6 +129,39 @@ func TestAnImageOfTwoClustersIsGivenUpByOne(t *testing.T) {
 	}
 }
 
+func TestARegistryThatDeletesNoTagsKeepsNoImage(t *testing.T) {
+	w := newWorld(t)
+	digest := digestNumber(1)
+	w.held(digest)
+	ours, theirs := repository+":"+holdTag("c1", digest), repository+":"+holdTag("c2", digest)
+	w.shelf[theirs] = ImageFacts{Digest: digest}
+	marked := 0
+	w.refuses = func(asked, _ string) error {
+		switch asked {
+		case "untag":
+			return registry.ErrCannotUntag
+		case "mark":
+			marked++
+		}
+		return nil
+	}
+	w.pruneAfterGrace()
+	if w.gone[digest] || w.shelf[ours].Digest != registry.MarkerDigest() {
+		t.Fatalf("the other cluster's image is gone: %t; our tag leads to %s", w.gone[digest], w.shelf[ours].Digest)
+	}
+	before := w.writes
+	w.prune()
+	if w.writes > before || marked > 1 {
+		t.Errorf("what was given up is written again: %d writes, marked %d times", w.writes-before, marked)
+	}
+	// The other cluster gives it up as well: our marked tag is no use of it.
+	w.start(func(options *Options) { options.ClusterID = "c2" })
+	w.pruneAfterGrace()
+	if !w.gone[digest] {
+		t.Error("the image stays")
+	}
+}
+
 func TestADryRunDeletesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.start(func(options *Options) { options.Prune = ListImages })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,32 +127,38 @@ func supply(object client.Object, name string, build *mcfgv1.MachineOSBuild, job
 	return object
 }
 
-// createSupplies creates what is not there yet. Objects of the same name that
-// an earlier Job left behind are deleted, and errLeftover asks for another try:
-// they may hold old content.
+// createSupplies creates what is not there yet, side by side.
 func (r *buildReconciler) createSupplies(ctx context.Context, job *batchv1.Job, objects []client.Object) error {
+	group, ctx := errgroup.WithContext(ctx)
 	for _, object := range objects {
-		err := r.client.Create(ctx, object)
-		if !apierrors.IsAlreadyExists(err) {
-			if err != nil {
-				return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-			}
-			continue
-		}
-		// Not from the cache, which may not have what was created just now.
-		existing := object.DeepCopyObject().(client.Object)
-		if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
-			return fmt.Errorf("read %T %s, which exists already: %w", object, object.GetName(), err)
-		}
-		if isOwnedBy(existing, job.UID) {
-			continue
-		}
-		if err := r.client.Delete(ctx, existing, uidOf(existing)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %T %s of an earlier build: %w", object, object.GetName(), err)
-		}
-		return errLeftover
+		group.Go(func() error { return r.createSupply(ctx, job, object) })
 	}
-	return nil
+	return group.Wait()
+}
+
+// createSupply creates one object. Another of the same name that an earlier Job
+// left behind is deleted, and errLeftover asks for another try: it may hold old
+// content.
+func (r *buildReconciler) createSupply(ctx context.Context, job *batchv1.Job, object client.Object) error {
+	err := r.client.Create(ctx, object)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+		return nil
+	}
+	// Not from the cache, which may not have what was created just now.
+	existing := object.DeepCopyObject().(client.Object)
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
+		return fmt.Errorf("read %T %s, which exists already: %w", object, object.GetName(), err)
+	}
+	if isOwnedBy(existing, job.UID) {
+		return nil
+	}
+	if err := r.client.Delete(ctx, existing, uidOf(existing)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %T %s of an earlier build: %w", object, object.GetName(), err)
+	}
+	return errLeftover
 }
 
 // uidOf keeps a deletion from hitting another object of the same name.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,8 @@ type world struct {
 	now     time.Time
 	// writes counts what the reconcilers wrote. fault, if it is set, gets the number
 	// of each write, from 1, before and after it is done.
-	writes int
+	writes  int
+	writing sync.Mutex
 	// done counts the writes that worked.
 	done          int
 	fault         func(write int, isDone bool) error
@@ -147,6 +149,9 @@ func (w *world) write(do func() error) error {
 	if !w.isReconciling {
 		return do()
 	}
+	// Some writes are made side by side.
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	w.writes++
 	number := w.writes
 	if w.fault != nil {
@@ -304,8 +309,19 @@ func (w *world) Tags(_ context.Context, _ ImageAccess, repository string) (tags 
 }
 
 func (w *world) Untag(_ context.Context, _ ImageAccess, image string) error {
+	if err := w.ask("untag", image); err != nil {
+		return err
+	}
 	delete(w.shelf, image)
-	return w.ask("untag", image)
+	return nil
+}
+
+func (w *world) Mark(_ context.Context, _ ImageAccess, image string) error {
+	if err := w.ask("mark", image); err != nil {
+		return err
+	}
+	w.shelf[image] = ImageFacts{Digest: registry.MarkerDigest()}
+	return nil
 }
 
 func (w *world) Delete(_ context.Context, _ ImageAccess, image string) error {
