@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
@@ -36,12 +34,11 @@ type Options struct {
 	QPS   float32
 	Burst int
 
-	// BuilderImage, BuilderNodeSelector, BuilderTolerations and BuilderDeadline
-	// are those of builder pods.
-	BuilderImage        string
-	BuilderNodeSelector map[string]string
-	BuilderTolerations  []corev1.Toleration
-	BuilderDeadline     time.Duration
+	// BuilderImage and BuilderPod are what builder pods are made of.
+	BuilderImage string
+	BuilderPod   machineosbuild.BuilderPod
+	// BuilderDeadline ends a build, all its attempts together.
+	BuilderDeadline time.Duration
 	// BuilderPendingDeadline ends a build whose pod cannot start.
 	BuilderPendingDeadline time.Duration
 	// MaxConcurrentBuilds is how many builds run at a time, in the whole cluster.
@@ -76,7 +73,7 @@ type Options struct {
 
 // newCommand returns the command; run gets the options as the flags set them.
 func newCommand(run func(*cobra.Command, Options) error) *cobra.Command {
-	options := Options{BuilderNodeSelector: map[string]string{}}
+	options := Options{}
 	command := &cobra.Command{
 		Use:           "imagemode-controller",
 		Short:         "Build OS images from what is declared in the cluster, and move nodes to them",
@@ -107,9 +104,7 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.IntVar(&o.Burst, "kube-api-burst", 400, "requests to the API server that may go at once")
 
 	flags.StringVar(&o.BuilderImage, "builder-image", "", "image with imagemode-builder (required for the controller machineosbuild)")
-	flags.StringToStringVar(&o.BuilderNodeSelector, "builder-node-selector", nil, "labels of the nodes that builder pods run on: key=value,...")
-	flags.Var((*tolerations)(&o.BuilderTolerations), "builder-tolerations",
-		"taints that builder pods tolerate: key[=value][:effect],... or a JSON list of tolerations")
+	addBuilderPodFlags(flags, &o.BuilderPod)
 	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
 	flags.DurationVar(&o.BuilderPendingDeadline, "builder-pending-deadline", 30*time.Minute,
 		"how long a builder pod may wait for a node or an image before its build fails")
@@ -209,63 +204,4 @@ func (o *Options) runs(controller string) bool {
 		}
 	}
 	return on
-}
-
-// tolerations is a flag's value.
-type tolerations []corev1.Toleration
-
-func (t *tolerations) Type() string { return "tolerations" }
-
-func (t *tolerations) String() string {
-	if t == nil || len(*t) == 0 {
-		return ""
-	}
-	raw, err := json.Marshal(*t)
-	if err != nil {
-		return err.Error()
-	}
-	return string(raw)
-}
-
-// Set reads a JSON list, or key[=value][:effect] separated by commas. It adds
-// to what was set before.
-func (t *tolerations) Set(text string) error {
-	if strings.HasPrefix(strings.TrimSpace(text), "[") {
-		var list []corev1.Toleration
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return fmt.Errorf("no JSON list of tolerations: %w", err)
-		}
-		*t = append(*t, list...)
-		return nil
-	}
-	for _, entry := range strings.Split(text, ",") {
-		toleration, err := parseToleration(strings.TrimSpace(entry))
-		if err != nil {
-			return err
-		}
-		*t = append(*t, toleration)
-	}
-	return nil
-}
-
-var taintEffects = []corev1.TaintEffect{
-	corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
-}
-
-// parseToleration reads key[=value][:effect]. Without a value every value is
-// tolerated, without an effect every effect.
-func parseToleration(entry string) (corev1.Toleration, error) {
-	rest, effect, hasEffect := strings.Cut(entry, ":")
-	key, value, hasValue := strings.Cut(rest, "=")
-	if key == "" {
-		return corev1.Toleration{}, fmt.Errorf("%q has no key; write key[=value][:effect]", entry)
-	}
-	if hasEffect && !slices.Contains(taintEffects, corev1.TaintEffect(effect)) {
-		return corev1.Toleration{}, fmt.Errorf("%q: effect %q is none of %v", entry, effect, taintEffects)
-	}
-	toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(effect)}
-	if hasValue {
-		toleration.Operator, toleration.Value = corev1.TolerationOpEqual, value
-	}
-	return toleration, nil
 }

@@ -84,6 +84,9 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"a toleration's effect": {[]string{"--builder-image=b", "--builder-tolerations=a:Never"}, `effect "Never"`},
 		"a toleration's key":    {[]string{"--builder-image=b", "--builder-tolerations=:NoSchedule"}, "has no key"},
 		"tolerations' JSON":     {[]string{"--builder-image=b", "--builder-tolerations=[{]"}, "no JSON list"},
+		"a resource":            {[]string{"--builder-image=b", "--builder-requests=disk=1Gi"}, `"disk" is none of`},
+		"an amount":             {[]string{"--builder-image=b", "--builder-limits=memory=much"}, `"much" is no positive quantity`},
+		"an AppArmor profile":   {[]string{"--builder-image=b", "--builder-apparmor-profile=Localhost"}, "none of Unconfined"},
 		"an argument":           {[]string{"--builder-image=b", "worker"}, "worker"},
 		"a flag nobody knows":   {[]string{"--builder-imag=b"}, "builder-imag"},
 	} {
@@ -115,10 +118,31 @@ func TestTolerations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got.BuilderTolerations); diff != "" {
+			if diff := cmp.Diff(want, got.BuilderPod.Tolerations); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestBuilderPodFlags(t *testing.T) {
+	got, err := parse(t, "--builder-image=b", "--builder-requests=cpu=2,memory=1Gi", "--builder-requests=ephemeral-storage=9Gi", "--builder-limits=memory=8Gi",
+		"--builder-apparmor-profile=Localhost/builds", "--builder-selinux-type=container_engine_t", "--builder-priority-class=low", "--builder-host-users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := got.BuilderPod
+	if said := (*resourceList)(&pod.Requests).String(); said != "cpu=2,ephemeral-storage=9Gi,memory=1Gi" {
+		t.Errorf("requests %s", said)
+	}
+	if said := (*resourceList)(&pod.Limits).String(); said != "memory=8Gi" {
+		t.Errorf("limits %s", said)
+	}
+	if said := (&appArmor{&pod.AppArmorProfile}).String(); said != "Localhost/builds" {
+		t.Errorf("AppArmor profile %s", said)
+	}
+	if pod.SELinuxType != "container_engine_t" || pod.PriorityClass != "low" || !pod.HostUsers {
+		t.Errorf("%+v", pod)
 	}
 }
 

@@ -68,8 +68,7 @@ var controllers = []struct {
 		return machineosbuild.Add(mgr, machineosbuild.Options{
 			Namespace:              o.Namespace,
 			BuilderImage:           o.BuilderImage,
-			BuilderNodeSelector:    o.BuilderNodeSelector,
-			BuilderTolerations:     o.BuilderTolerations,
+			BuilderPod:             o.BuilderPod,
 			BuilderDeadline:        o.BuilderDeadline,
 			BuilderPendingDeadline: o.BuilderPendingDeadline,
 			MaxConcurrentBuilds:    o.MaxConcurrentBuilds,

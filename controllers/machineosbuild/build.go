@@ -267,7 +267,7 @@ func (r *buildReconciler) statusWith(s *buildScope, state state) *mcfgv1.Machine
 // start creates the Job, suspended. Its inputs are made in the next step, when
 // its UID is recorded.
 func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.MachineOSBuildStatus, error) {
-	job := newJob(s.build, s.owner.site.proxy, r.options)
+	job := newJob(s.build, r.workOf(ctx, s), s.owner.site.proxy, r.options)
 	err := r.client.Create(ctx, job)
 	if apierrors.IsAlreadyExists(err) {
 		// Created a moment ago: the cache will have it.
@@ -276,20 +276,20 @@ func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.Mac
 	if err != nil {
 		return nil, fmt.Errorf("create Job %s of MachineOSBuild %s: %w", job.Name, s.build.Name, err)
 	}
-	r.events.jobCreated(s.build, job.Name)
+	r.events.jobCreated(s.build, job)
 	s.job = job
 	return r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}), nil
 }
 
 // resume makes the inputs and lets the Job go.
 func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
+	if s.job.Spec.Template.Spec.HostUsers == nil {
+		return r.giveUp(ctx, s, request.Failure{Class: request.Internal, Message: "the API server took hostUsers out of the builder's pod, " +
+			"so the cluster has no user namespaces (feature UserNamespacesSupport); switch them on, or build without them (--builder-host-users)"})
+	}
 	packed, err := newRequest(s.build, next.blueprint)
 	if err != nil {
-		failure := request.Failure{Class: request.Config, Message: err.Error()}
-		if err := r.deleteJob(ctx, s.job); err != nil {
-			return nil, err
-		}
-		return r.statusWith(s, failedState(failure)), nil
+		return r.giveUp(ctx, s, request.Failure{Class: request.Config, Message: err.Error()})
 	}
 	objects, err := supplies(s.build, s.job, s.owner, packed)
 	if err != nil {
@@ -304,6 +304,14 @@ func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step)
 		return nil, fmt.Errorf("resume Job %s: %w", s.job.Name, err)
 	}
 	return r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}), nil
+}
+
+// giveUp ends a build whose Job has not been let go.
+func (r *buildReconciler) giveUp(ctx context.Context, s *buildScope, failure request.Failure) (*mcfgv1.MachineOSBuildStatus, error) {
+	if err := r.deleteJob(ctx, s.job); err != nil {
+		return nil, err
+	}
+	return r.statusWith(s, failedState(failure)), nil
 }
 
 // clean removes what must not outlive a build: credentials at once, the Job

@@ -61,10 +61,8 @@ type Options struct {
 	Namespace string
 	// BuilderImage is the image with imagemode-builder. Required.
 	BuilderImage string
-	// BuilderNodeSelector and BuilderTolerations say where builder pods may run,
-	// besides nodes of Architecture.
-	BuilderNodeSelector map[string]string
-	BuilderTolerations  []corev1.Toleration
+	// BuilderPod is what the cluster wants otherwise in builder pods.
+	BuilderPod BuilderPod
 	// BuilderDeadline ends a build, all its attempts together. Zero: two hours.
 	BuilderDeadline time.Duration
 	// BuilderPendingDeadline ends a build whose pod cannot start. Zero: 30 minutes.

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -46,8 +48,13 @@ func (r reporter) buildChosen(config *mcfgv1.MachineOSConfig, build *mcfgv1.Mach
 }
 
 // jobCreated is told once for each build that needs a pod.
-func (r reporter) jobCreated(build *mcfgv1.MachineOSBuild, job string) {
-	r.normal(build, "JobCreated", fmt.Sprintf("MachineOSBuild %s is built by Job %s", build.Name, job))
+func (r reporter) jobCreated(build *mcfgv1.MachineOSBuild, job *batchv1.Job) {
+	note := fmt.Sprintf("MachineOSBuild %s is built by Job %s", build.Name, job.Name)
+	if ptr.Deref(job.Spec.Template.Spec.HostUsers, false) {
+		r.warning(build, "JobCreated", note+", without a user namespace (--builder-host-users): root in its pod is root on the node")
+		return
+	}
+	r.normal(build, "JobCreated", note)
 }
 
 // jobDeleted is told when a Job is not wanted any more.

@@ -54,6 +54,8 @@ type ImageFacts struct {
 	Digest string
 	// InputsHash is the image inputs hash in the image's label, 64 hex.
 	InputsHash string
+	// Size of the layers as they are in the registry, in bytes.
+	Size int64
 }
 
 // registries asks the real ones.
@@ -63,7 +65,7 @@ func (r registries) Read(ctx context.Context, access ImageAccess, image string) 
 	err = r.with(ctx, access, func(ctx context.Context, access registry.Access) error {
 		found, err := registry.Inspect(ctx, access, image)
 		if err == nil {
-			facts = ImageFacts{Digest: found.Digest.String(), InputsHash: found.Parsed.Config.Labels[revisionLabel]}
+			facts = ImageFacts{Digest: found.Digest.String(), InputsHash: found.Parsed.Config.Labels[revisionLabel], Size: found.Size()}
 		}
 		return err
 	})
@@ -147,6 +149,19 @@ func (s *scope) accessWith(ref secretRef) (ImageAccess, error) {
 	if err != nil {
 		return ImageAccess{}, err
 	}
+	return s.accessFor(credentials)
+}
+
+// pullAccess is how a builder reaches registries that it pulls from.
+func (s *scope) pullAccess() (ImageAccess, error) {
+	credentials, err := s.pullAuths()
+	if err != nil {
+		return ImageAccess{}, err
+	}
+	return s.accessFor(credentials)
+}
+
+func (s *scope) accessFor(credentials auths) (ImageAccess, error) {
 	config, err := credentials.configJSON()
 	return ImageAccess{Credentials: config, TrustBundle: s.site.trustBundle}, err
 }

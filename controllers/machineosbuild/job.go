@@ -1,6 +1,7 @@
 package machineosbuild
 
 import (
+	"maps"
 	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,6 +23,9 @@ const (
 	// builderContainer writes the result; copyContainer goes before it.
 	builderContainer = "build"
 	copyContainer    = "copy-credentials"
+	// annotationRequiredSCC names the security context constraints that OpenShift
+	// admits a pod under; those for builders are called as their ServiceAccount.
+	annotationRequiredSCC = "openshift.io/required-scc"
 )
 
 // Directories in a builder pod.
@@ -47,18 +51,7 @@ const (
 	failedJobTTL    = int32(24 * 60 * 60)
 )
 
-// Sizes. An OS image has some gigabytes, twice: as layers and unpacked.
 var (
-	builderRequests = corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("250m"),
-		corev1.ResourceMemory:           resource.MustParse("512Mi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"),
-	}
-	// There is no CPU limit: a build may take what is idle.
-	builderLimits = corev1.ResourceList{
-		corev1.ResourceMemory:           resource.MustParse("4Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("40Gi"),
-	}
 	copyRequests = corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("10m"),
 		corev1.ResourceMemory: resource.MustParse("32Mi"),
@@ -69,7 +62,7 @@ var (
 
 // newJob returns the Job of a build. It is suspended: its inputs are made when
 // its UID is known, as their owner, and only then may a pod start.
-func newJob(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) *batchv1.Job {
+func newJob(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvVar, options Options) *batchv1.Job {
 	labels := inputLabels(build)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -85,8 +78,11 @@ func newJob(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options
 			ActiveDeadlineSeconds: ptr.To(int64(options.BuilderDeadline.Seconds())),
 			PodFailurePolicy:      ignoreDisruptions(),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{keys.AnnotationFullName: build.Name}},
-				Spec:       builderPod(build, proxy, options),
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
+					keys.AnnotationFullName: build.Name,
+					annotationRequiredSCC:   builderServiceAccount,
+				}},
+				Spec: builderPod(build, work, proxy, options),
 			},
 		},
 	}
@@ -102,22 +98,21 @@ func ignoreDisruptions() *batchv1.PodFailurePolicy {
 	}}}
 }
 
-func builderPod(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) corev1.PodSpec {
+func builderPod(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvVar, options Options) corev1.PodSpec {
 	selector := map[string]string{corev1.LabelArchStable: options.Architecture, corev1.LabelOSStable: "linux"}
-	for key, value := range options.BuilderNodeSelector {
-		selector[key] = value
-	}
+	maps.Copy(selector, options.BuilderPod.NodeSelector)
 	return corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		ServiceAccountName:            builderServiceAccount,
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
-		HostUsers:                     ptr.To(false),
+		HostUsers:                     ptr.To(options.BuilderPod.HostUsers),
+		PriorityClassName:             options.BuilderPod.PriorityClass,
 		TerminationGracePeriodSeconds: ptr.To(int64(10)),
 		NodeSelector:                  selector,
-		Tolerations:                   options.BuilderTolerations,
+		Tolerations:                   options.BuilderPod.Tolerations,
 		InitContainers:                []corev1.Container{copyCredentials(options)},
-		Containers:                    []corev1.Container{buildImage(proxy, options)},
+		Containers:                    []corev1.Container{buildImage(work, proxy, options)},
 		Volumes:                       builderVolumes(build),
 	}
 }
@@ -145,11 +140,8 @@ func copyCredentials(options Options) corev1.Container {
 	}
 }
 
-// buildImage is the builder. Its capabilities count inside the pod's user
-// namespace only: mounting layers (SYS_ADMIN), file capabilities of packages
-// (SETFCAP), whiteouts (MKNOD), and running a step in the image's root
-// (SYS_CHROOT). Outside they are those of an unprivileged user.
-func buildImage(proxy []corev1.EnvVar, options Options) corev1.Container {
+// buildImage is the builder.
+func buildImage(work workload, proxy []corev1.EnvVar, options Options) corev1.Container {
 	return corev1.Container{
 		Name:  builderContainer,
 		Image: options.BuilderImage,
@@ -159,14 +151,8 @@ func buildImage(proxy []corev1.EnvVar, options Options) corev1.Container {
 		},
 		Env:                      proxy,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                corev1.ResourceRequirements{Requests: builderRequests, Limits: builderLimits},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsUser: ptr.To(int64(0)),
-			Capabilities: &corev1.Capabilities{
-				Add: []corev1.Capability{"SYS_ADMIN", "SETFCAP", "MKNOD", "SYS_CHROOT"},
-			},
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		Resources:                options.BuilderPod.resources(work),
+		SecurityContext:          options.BuilderPod.securityContext(),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "inputs", MountPath: inputsDirectory},
 			{Name: "request", MountPath: path.Join(inputsDirectory, request.FileRequest), SubPath: request.FileRequest, ReadOnly: true},

@@ -9,6 +9,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -24,13 +26,17 @@ func aJob(t *testing.T) *batchv1.Job {
 	t.Helper()
 	options, err := Options{
 		Namespace: "ns", BuilderImage: "registry.example.com/builder:1", Architecture: "arm64",
-		BuilderNodeSelector: map[string]string{"builds": "yes"},
-		BuilderTolerations:  []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}},
+		BuilderPod: BuilderPod{
+			NodeSelector:  map[string]string{"builds": "yes"},
+			Tolerations:   []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}},
+			PriorityClass: "builds", SELinuxType: "container_engine_t",
+			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
+		},
 	}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newJob(aBuildScope("").build, nil, options)
+	return newJob(aBuildScope("").build, workload{unpacks: true}, nil, options)
 }
 
 func TestJobIsSuspendedAndLimited(t *testing.T) {
@@ -88,6 +94,88 @@ func TestBuilderPodRunsWhereItIsTold(t *testing.T) {
 	}
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "builds" {
 		t.Errorf("tolerations %+v", pod.Tolerations)
+	}
+	if pod.PriorityClassName != "builds" {
+		t.Errorf("priority class %q", pod.PriorityClassName)
+	}
+	security := pod.Containers[0].SecurityContext
+	if security.SELinuxOptions.Type != "container_engine_t" || security.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined {
+		t.Errorf("security context %+v", security)
+	}
+}
+
+func TestResourcesOfABuilder(t *testing.T) {
+	const mebibyte = 1 << 20
+	for name, test := range map[string]struct {
+		pod            BuilderPod
+		work           workload
+		memory, disk   string
+		mostMem, mostD string
+	}{
+		"one that only appends":       {BuilderPod{}, workload{}, "128Mi", "256Mi", "4Gi", "40Gi"},
+		"one of a base of no size":    {BuilderPod{}, workload{unpacks: true}, "512Mi", "4Gi", "4Gi", "40Gi"},
+		"one of a small base":         {BuilderPod{}, workload{unpacks: true, baseSize: 256 * mebibyte}, "512Mi", "2Gi", "4Gi", "40Gi"},
+		"one of a large base":         {BuilderPod{}, workload{unpacks: true, baseSize: 5120 * mebibyte}, "512Mi", "21Gi", "4Gi", "50Gi"},
+		"what the cluster says first": {BuilderPod{Requests: amounts("memory", "2Gi")}, workload{unpacks: true}, "2Gi", "4Gi", "4Gi", "40Gi"},
+		"no request over its limit":   {BuilderPod{Limits: amounts("memory", "256Mi")}, workload{unpacks: true}, "256Mi", "4Gi", "256Mi", "40Gi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := test.pod.resources(test.work)
+			want := corev1.ResourceRequirements{
+				Requests: amounts("memory", test.memory, "ephemeral-storage", test.disk, "cpu", got.Requests.Cpu().String()),
+				Limits:   amounts("memory", test.mostMem, "ephemeral-storage", test.mostD),
+			}
+			if !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func amounts(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for pair := range slices.Chunk(pairs, 2) {
+		list[corev1.ResourceName(pair[0])] = resource.MustParse(pair[1])
+	}
+	return list
+}
+
+func TestTheSizeOfTheBaseImageIsReadOnce(t *testing.T) {
+	w := newWorld(t)
+	w.baseSize = 1 << 30
+	t.Cleanup(func() { sizes.Remove(baseImage) })
+	w.settle()
+	disk := w.job(w.current()).Spec.Template.Spec.Containers[0].Resources.Requests.StorageEphemeral()
+	if disk.Value() != 5<<30 {
+		t.Errorf("%s of disk are asked for", disk)
+	}
+	w.baseSize = 1
+	w.edit(builders.Containerfile(withoutRun))
+	w.settle()
+	if again := w.job(w.current()).Spec.Template.Spec.Containers[0].Resources.Requests.StorageEphemeral(); !again.Equal(*disk) {
+		t.Errorf("%s of disk are asked for the second time", again)
+	}
+}
+
+func TestAClusterWithoutUserNamespacesIsToldOf(t *testing.T) {
+	w := newWorld(t)
+	for range 2 { // until the Job is there
+		w.round()
+	}
+	job := w.job(w.current())
+	if job == nil || !isSuspended(job) {
+		t.Fatal("no suspended Job")
+	}
+	// The API server drops what its feature gates do not know.
+	job.Spec.Template.Spec.HostUsers = nil
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	build := w.current()
+	w.wantPhase(build, mcfgv1.MachineOSBuildFailed)
+	if message := conditionOf(build).Message; !strings.Contains(message, "--builder-host-users") {
+		t.Errorf("message %q", message)
 	}
 }
 

@@ -32,7 +32,7 @@ func withJob(changes ...func(*batchv1.Job)) func(*buildScope) {
 		if err != nil {
 			panic(err)
 		}
-		s.job = newJob(s.build, nil, options)
+		s.job = newJob(s.build, workload{unpacks: true}, nil, options)
 		s.job.UID = "job-uid"
 		for _, change := range changes {
 			change(s.job)

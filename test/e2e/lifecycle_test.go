@@ -84,6 +84,65 @@ func testFailingBuild(t *testing.T, told *story.Story) {
 	checkUntouched(t, told, before)
 }
 
+// testInterruption takes away from a build that runs, one after the other, its
+// pod, its controller, its Job, and itself.
+func testInterruption(t *testing.T, told *story.Story) {
+	ctx := inTime(t)
+	before, image := told.Workers.Reboots(), told.Image
+	must(t, told.SetPaused(ctx, true))
+	must(t, told.ApplyMachineOSConfig(ctx, story.Pool, story.Containerfile+"RUN sleep 300\n", "push"))
+	first, err := told.NextAtWork(ctx, "")
+	must(t, err)
+
+	// A pod that is deleted, or evicted, has a successor in the same build, and an
+	// eviction uses up no attempt.
+	must(t, told.Evict(ctx, first.Pod))
+	second, err := told.NextAtWork(ctx, first.Pod.UID)
+	must(t, err)
+	job, err := told.Job(ctx, second.Build)
+	must(t, err)
+	if job.Status.Failed > 0 {
+		t.Errorf("an eviction counts as %d failed attempts", job.Status.Failed)
+	}
+	must(t, told.Kill(ctx, second.Pod))
+	third, err := told.NextAtWork(ctx, second.Pod.UID)
+	must(t, err)
+	if third.Build.UID != first.Build.UID {
+		t.Errorf("MachineOSBuild %s took the place of %s", third.Build.Name, first.Build.Name)
+	}
+
+	// What happens while no controller is there is noticed by the next one.
+	must(t, told.KillController(ctx))
+	job, err = told.Job(ctx, third.Build)
+	must(t, err)
+	must(t, told.Delete(ctx, job))
+	_, err = told.BuildIs(ctx, third.Build.Name, mcfgv1.MachineOSBuildInterrupted)
+	must(t, err)
+	again, err := told.NextAtWork(ctx, third.Pod.UID)
+	must(t, err)
+	if again.Build.Name == third.Build.Name {
+		t.Errorf("MachineOSBuild %s goes on after its end", again.Build.Name)
+	}
+
+	must(t, told.Delete(ctx, again.Build))
+	anew, err := told.NextAtWork(ctx, again.Pod.UID)
+	must(t, err)
+	if anew.Build.Name != again.Build.Name || anew.Build.UID == again.Build.UID {
+		t.Errorf("%s (%s) follows on %s (%s), which was deleted", anew.Build.Name, anew.Build.UID, again.Build.Name, again.Build.UID)
+	}
+
+	must(t, told.ApplyMachineOSConfig(ctx, story.Pool, story.Containerfile, "push"))
+	taken, err := told.ReadyImage(ctx)
+	must(t, err)
+	if taken != image {
+		t.Errorf("an edit that was taken back gives %s, want %s", taken, image)
+	}
+	must(t, told.RolloutHas(ctx, image))
+	must(t, told.SetPaused(ctx, false))
+	must(t, told.PoolCondition(ctx, mcfgv1.MachineConfigPoolUpdated, corev1.ConditionTrue))
+	checkUntouched(t, told, before)
+}
+
 // testRecreation deletes the MachineOSConfig and makes it again while the pool is
 // paused: its nodes notice nothing.
 func testRecreation(t *testing.T, told *story.Story) {

@@ -47,6 +47,7 @@ func TestSlice(t *testing.T) {
 	told.Summary()
 
 	t.Run("a build that fails four times, and heals", func(t *testing.T) { testFailingBuild(t, told) })
+	t.Run("a build that is disturbed", func(t *testing.T) { testInterruption(t, told) })
 	t.Run("a MachineOSConfig made again under pause", func(t *testing.T) { testRecreation(t, told) })
 	t.Run("a deleted MachineOSConfig", func(t *testing.T) { testDeletion(t, told) })
 }

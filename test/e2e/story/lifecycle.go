@@ -82,9 +82,7 @@ func (s *Story) CurrentBuild(ctx context.Context) (*mcfgv1.MachineOSBuild, error
 // PodsOf returns the names of the pods that worked for a build.
 func (s *Story) PodsOf(ctx context.Context, build *mcfgv1.MachineOSBuild) ([]string, error) {
 	var pods corev1.PodList
-	err := s.Cluster.Client.List(ctx, &pods, client.InNamespace(machineconfiguration.Namespace), client.MatchingLabels{
-		machineconfiguration.LabelMachineOSBuild: machineconfiguration.Shorten(build.Name, machineconfiguration.MaxLabelValue),
-	})
+	err := s.Cluster.Client.List(ctx, &pods, client.InNamespace(machineconfiguration.Namespace), podsFor(build))
 	var names []string
 	for i := range pods.Items {
 		names = append(names, pods.Items[i].Name)
