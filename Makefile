@@ -84,9 +84,10 @@ soak: packages ## Models with many new samples (SOAK_CASES, SOAK_SEED), and all 
 # The packages that have tests for a real API server, found by their build tag.
 ENVTEST_PACKAGES = $(shell grep -rl --include='*_test.go' '^//go:build.*envtest' . | xargs -r dirname | sort -u)
 
+# The detector ends a test whose controllers change an object of their cache.
 .PHONY: envtest
 envtest: openshift-crds packages binaries ## Tests against a real API server
-	$(GO) test -tags=$(TAGS),envtest -count=1 $(ENVTEST_PACKAGES)
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -tags=$(TAGS),envtest -count=1 $(ENVTEST_PACKAGES)
 
 .PHONY: e2e
 e2e: openshift-crds packages ## One build and rollout on the local cluster
