@@ -42,6 +42,7 @@ type Options struct {
 	BuilderNodeSelector map[string]string
 	BuilderTolerations  []corev1.Toleration
 	BuilderDeadline     time.Duration
+	BuilderPods         machineosbuild.PodOptions
 	// BuilderPendingDeadline ends a build whose pod cannot start.
 	BuilderPendingDeadline time.Duration
 	// MaxConcurrentBuilds is how many builds run at a time, in the whole cluster.
@@ -110,6 +111,12 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringToStringVar(&o.BuilderNodeSelector, "builder-node-selector", nil, "labels of the nodes that builder pods run on: key=value,...")
 	flags.Var((*tolerations)(&o.BuilderTolerations), "builder-tolerations",
 		"taints that builder pods tolerate: key[=value][:effect],... or a JSON list of tolerations")
+	flags.Var((*quantities)(&o.BuilderPods.Requests), "builder-requests",
+		"resources that builder pods request: cpu=1,memory=1Gi,ephemeral-storage=20Gi; what is left out follows from the build and the size of its base image")
+	flags.Var((*quantities)(&o.BuilderPods.Limits), "builder-limits", "limits of builder pods, in the same form")
+	flags.StringVar(&o.BuilderPods.PriorityClass, "builder-priority-class", "", "PriorityClass of builder pods")
+	flags.BoolVar(&o.BuilderPods.WithoutUserNamespaces, "builder-without-user-namespaces", false,
+		"for clusters without user namespaces: the capabilities of builder pods (SYS_ADMIN and others) count on their nodes")
 	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
 	flags.DurationVar(&o.BuilderPendingDeadline, "builder-pending-deadline", 30*time.Minute,
 		"how long a builder pod may wait for a node or an image before its build fails")

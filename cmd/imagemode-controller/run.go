@@ -72,6 +72,7 @@ var controllers = []struct {
 			BuilderTolerations:     o.BuilderTolerations,
 			BuilderDeadline:        o.BuilderDeadline,
 			BuilderPendingDeadline: o.BuilderPendingDeadline,
+			Pods:                   o.BuilderPods,
 			MaxConcurrentBuilds:    o.MaxConcurrentBuilds,
 			History:                &o.History,
 			Prune:                  machineosbuild.PruneMode(o.Prune),

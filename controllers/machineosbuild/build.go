@@ -232,7 +232,7 @@ func (r *buildReconciler) act(ctx context.Context, s *buildScope, next *step) (*
 	case reuse:
 		return r.reuse(ctx, s, next)
 	case start:
-		return r.start(ctx, s)
+		return r.start(ctx, s, next)
 	case resume:
 		return r.resume(ctx, s, next)
 	case finish:
@@ -265,8 +265,8 @@ func (r *buildReconciler) statusWith(s *buildScope, state state) *mcfgv1.Machine
 
 // start creates the Job, suspended. Its inputs are made in the next step, when
 // its UID is recorded.
-func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.MachineOSBuildStatus, error) {
-	job := newJob(s.build, s.owner.site.proxy, r.options)
+func (r *buildReconciler) start(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
+	job := newJob(s.build, r.workOf(ctx, s, next.blueprint), r.options)
 	err := r.client.Create(ctx, job)
 	if apierrors.IsAlreadyExists(err) {
 		// Created a moment ago: the cache will have it.
@@ -276,8 +276,34 @@ func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.Mac
 		return nil, fmt.Errorf("create Job %s of MachineOSBuild %s: %w", job.Name, s.build.Name, err)
 	}
 	r.events.jobCreated(s.build, job.Name)
+	if r.options.Pods.WithoutUserNamespaces {
+		r.events.warning(s.build, "NoUserNamespace", fmt.Sprintf(
+			"The pod of MachineOSBuild %s has no user namespace (--builder-without-user-namespaces): its capabilities count on its node", s.build.Name))
+	}
 	s.job = job
 	return r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}), nil
+}
+
+// workOf says what the pod has to do. Where the base image is not to be read now,
+// the build will say why.
+func (r *buildReconciler) workOf(ctx context.Context, s *buildScope, print *blueprint) work {
+	what := work{proxy: s.owner.site.proxy, runsPrograms: print.runsPrograms}
+	if !what.runsPrograms {
+		return what
+	}
+	credentials, err := s.owner.pullAuths()
+	if err != nil {
+		return what
+	}
+	config, err := credentials.configJSON()
+	if err != nil {
+		return what
+	}
+	access := ImageAccess{Credentials: config, TrustBundle: s.owner.site.trustBundle}
+	if base, err := r.images.Read(ctx, access, print.rendered.Spec.OSImageURL); err == nil {
+		what.baseSize = base.Size
+	}
+	return what
 }
 
 // resume makes the inputs and lets the Job go.

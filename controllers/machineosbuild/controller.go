@@ -65,6 +65,8 @@ type Options struct {
 	// besides nodes of Architecture.
 	BuilderNodeSelector map[string]string
 	BuilderTolerations  []corev1.Toleration
+	// Pods are further properties of builder pods.
+	Pods PodOptions
 	// BuilderDeadline ends a build, all its attempts together. Zero: two hours.
 	BuilderDeadline time.Duration
 	// BuilderPendingDeadline ends a build whose pod cannot start. Zero: 30 minutes.

@@ -50,6 +50,8 @@ type ImageFacts struct {
 	Digest string
 	// InputsHash is the image inputs hash in the image's label, 64 hex.
 	InputsHash string
+	// Size is the sum of the compressed layers in bytes.
+	Size int64
 }
 
 // registries asks the real ones.
@@ -59,7 +61,7 @@ func (r registries) Read(ctx context.Context, access ImageAccess, image string) 
 	err = r.with(ctx, access, func(ctx context.Context, access registry.Access) error {
 		found, err := registry.Inspect(ctx, access, image)
 		if err == nil {
-			facts = ImageFacts{Digest: found.Digest.String(), InputsHash: found.Parsed.Config.Labels[revisionLabel]}
+			facts = ImageFacts{Digest: found.Digest.String(), InputsHash: found.Parsed.Config.Labels[revisionLabel], Size: found.Size()}
 		}
 		return err
 	})

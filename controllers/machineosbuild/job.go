@@ -47,18 +47,7 @@ const (
 	failedJobTTL    = int32(24 * 60 * 60)
 )
 
-// Sizes. An OS image has some gigabytes, twice: as layers and unpacked.
 var (
-	builderRequests = corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("250m"),
-		corev1.ResourceMemory:           resource.MustParse("512Mi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"),
-	}
-	// There is no CPU limit: a build may take what is idle.
-	builderLimits = corev1.ResourceList{
-		corev1.ResourceMemory:           resource.MustParse("4Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("40Gi"),
-	}
 	copyRequests = corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("10m"),
 		corev1.ResourceMemory: resource.MustParse("32Mi"),
@@ -67,9 +56,18 @@ var (
 	inputsSize = resource.MustParse("4Mi")
 )
 
+// work is what the pod of a build has to do.
+type work struct {
+	proxy []corev1.EnvVar
+	// runsPrograms is true when the build runs any of an image.
+	runsPrograms bool
+	// baseSize is that of the base image's layers in bytes; 0: not known.
+	baseSize int64
+}
+
 // newJob returns the Job of a build. It is suspended: its inputs are made when
 // its UID is known, as their owner, and only then may a pod start.
-func newJob(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) *batchv1.Job {
+func newJob(build *mcfgv1.MachineOSBuild, what work, options Options) *batchv1.Job {
 	labels := inputLabels(build)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -86,7 +84,7 @@ func newJob(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options
 			PodFailurePolicy:      ignoreDisruptions(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{keys.AnnotationFullName: build.Name}},
-				Spec:       builderPod(build, proxy, options),
+				Spec:       builderPod(build, what, options),
 			},
 		},
 	}
@@ -102,23 +100,40 @@ func ignoreDisruptions() *batchv1.PodFailurePolicy {
 	}}}
 }
 
-func builderPod(build *mcfgv1.MachineOSBuild, proxy []corev1.EnvVar, options Options) corev1.PodSpec {
+func builderPod(build *mcfgv1.MachineOSBuild, what work, options Options) corev1.PodSpec {
 	selector := map[string]string{corev1.LabelArchStable: options.Architecture, corev1.LabelOSStable: "linux"}
 	for key, value := range options.BuilderNodeSelector {
 		selector[key] = value
 	}
-	return corev1.PodSpec{
+	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		ServiceAccountName:            builderServiceAccount,
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
-		HostUsers:                     ptr.To(false),
+		HostUsers:                     options.Pods.hostUsers(),
+		PriorityClassName:             options.Pods.PriorityClass,
 		TerminationGracePeriodSeconds: ptr.To(int64(10)),
 		NodeSelector:                  selector,
 		Tolerations:                   options.BuilderTolerations,
-		InitContainers:                []corev1.Container{copyCredentials(options)},
-		Containers:                    []corev1.Container{buildImage(proxy, options)},
+		Containers:                    []corev1.Container{buildImage(what, options)},
 		Volumes:                       builderVolumes(build),
+	}
+	if what.runsPrograms {
+		pod.InitContainers = []corev1.Container{copyCredentials(options)}
+	} else {
+		mountCredentials(&pod.Containers[0])
+	}
+	return pod
+}
+
+// mountCredentials gives the builder the Secrets themselves: there is no program
+// to hide them from, and a container less is a second less.
+func mountCredentials(builder *corev1.Container) {
+	builder.Args = append(builder.Args, "--keep-credentials")
+	for _, file := range []string{request.FilePullAuth, request.FilePushAuth} {
+		builder.VolumeMounts = append(builder.VolumeMounts, corev1.VolumeMount{
+			Name: "secrets", MountPath: path.Join(inputsDirectory, path.Dir(file)), SubPath: path.Dir(file), ReadOnly: true,
+		})
 	}
 }
 
@@ -149,7 +164,7 @@ func copyCredentials(options Options) corev1.Container {
 // namespace only: mounting layers (SYS_ADMIN), file capabilities of packages
 // (SETFCAP), whiteouts (MKNOD), and running a step in the image's root
 // (SYS_CHROOT). Outside they are those of an unprivileged user.
-func buildImage(proxy []corev1.EnvVar, options Options) corev1.Container {
+func buildImage(what work, options Options) corev1.Container {
 	return corev1.Container{
 		Name:  builderContainer,
 		Image: options.BuilderImage,
@@ -157,9 +172,9 @@ func buildImage(proxy []corev1.EnvVar, options Options) corev1.Container {
 			"build", "--dir", inputsDirectory, "--storage", storageDirectory,
 			"--result", corev1.TerminationMessagePathDefault,
 		},
-		Env:                      proxy,
+		Env:                      what.proxy,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                corev1.ResourceRequirements{Requests: builderRequests, Limits: builderLimits},
+		Resources:                resourcesFor(what.runsPrograms, what.baseSize, options.Pods),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser: ptr.To(int64(0)),
 			Capabilities: &corev1.Capabilities{

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -20,7 +21,9 @@ import (
 	"github.com/imagemode/imagemode/test/builders"
 )
 
-func aJob(t *testing.T) *batchv1.Job {
+func aJob(t *testing.T) *batchv1.Job { return aJobThat(t, true) }
+
+func aJobThat(t *testing.T, runsPrograms bool) *batchv1.Job {
 	t.Helper()
 	options, err := Options{
 		Namespace: "ns", BuilderImage: "registry.example.com/builder:1", Architecture: "arm64",
@@ -30,7 +33,7 @@ func aJob(t *testing.T) *batchv1.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newJob(aBuildScope("").build, nil, options)
+	return newJob(aBuildScope("").build, work{runsPrograms: runsPrograms}, options)
 }
 
 func TestJobIsSuspendedAndLimited(t *testing.T) {
@@ -121,6 +124,66 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/run/imagemode/build", "/run/imagemode/secrets"}, mounts(pod.InitContainers[0])); diff != "" {
 		t.Errorf("mounts of the init container (-want +got):\n%s", diff)
+	}
+}
+
+func TestResourcesFollowTheBuild(t *testing.T) {
+	const gigabyte = 1 << 30
+	quantity := resource.MustParse
+	for name, test := range map[string]struct {
+		runsPrograms bool
+		baseSize     int64
+		options      PodOptions
+		storage      string
+		limit        string
+		memory       string
+	}{
+		"a layer that is appended needs next to nothing": {false, 3 * gigabyte, PodOptions{}, "256Mi", "40Gi", "192Mi"},
+		"a base of unknown size":                         {true, 0, PodOptions{}, "4Gi", "40Gi", "512Mi"},
+		"a base of usual size":                           {true, 3 * gigabyte / 2, PodOptions{}, "7680Mi", "40Gi", "512Mi"},
+		"a large base":                                   {true, 4 * gigabyte, PodOptions{}, "20Gi", "80Gi", "512Mi"},
+		"what the administrator says": {true, 4 * gigabyte, PodOptions{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi")},
+			Limits:   corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity("10Gi")},
+		}, "10Gi", "10Gi", "1Gi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := resourcesFor(test.runsPrograms, test.baseSize, test.options)
+			for what, pair := range map[string]struct {
+				got  resource.Quantity
+				want string
+			}{
+				"storage": {got.Requests[corev1.ResourceEphemeralStorage], test.storage},
+				"limit":   {got.Limits[corev1.ResourceEphemeralStorage], test.limit},
+				"memory":  {got.Requests[corev1.ResourceMemory], test.memory},
+			} {
+				if pair.got.Cmp(quantity(pair.want)) != 0 {
+					t.Errorf("%s %s, want %s", what, pair.got.String(), pair.want)
+				}
+			}
+		})
+	}
+}
+
+// TestWithoutAProgramOneContainerIsEnough: nothing runs that credentials would have
+// to be hidden from.
+func TestWithoutAProgramOneContainerIsEnough(t *testing.T) {
+	pod := aJobThat(t, false).Spec.Template.Spec
+	if len(pod.InitContainers) > 0 || !slices.Contains(pod.Containers[0].Args, "--keep-credentials") {
+		t.Errorf("init containers %v, arguments %v", pod.InitContainers, pod.Containers[0].Args)
+	}
+	mounted := map[string]bool{}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if mount.Name == "secrets" && mount.ReadOnly {
+			mounted[mount.MountPath+" "+mount.SubPath] = true
+		}
+	}
+	want := map[string]bool{"/run/imagemode/build/pull pull": true, "/run/imagemode/build/push push": true}
+	if diff := cmp.Diff(want, mounted); diff != "" {
+		t.Errorf("mounts of the Secrets (-want +got):\n%s", diff)
+	}
+	if slices.Contains(aJob(t).Spec.Template.Spec.Containers[0].Args, "--keep-credentials") {
+		t.Error("a build that runs programs keeps the credentials where they find them")
 	}
 }
 
