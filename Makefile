@@ -108,6 +108,14 @@ bench-builder: build ## The builder against buildah on this machine, medians of 
 	$(CLUSTER_GO) build -o $(CURDIR)/bin/bench-registry ./registryserver
 	$(GO) run ./test/bench/builder -registry bin/bench-registry -tool bin/bench-tool
 
+.PHONY: bench-cluster
+bench-cluster: openshift-crds packages ## On the local cluster: from a MachineConfig to its image, against buildah in a pod (about 5 minutes, 10 GB of disk)
+	$(GO) build -o bin/bench-tool ./test/bench/builder/tool
+	CGO_ENABLED=1 $(GO) build -ldflags '-extldflags "-static"' -o bin/bench-buildah go.podman.io/buildah/cmd/buildah
+	$(CLUSTER) status >/dev/null || { echo 'the local cluster is not up: run "make cluster-up"' >&2; exit 1; }
+	$(CLUSTER) images
+	$(GO) run ./test/bench/cluster
+
 ##@ Build
 
 .PHONY: build

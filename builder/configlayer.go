@@ -18,20 +18,16 @@ import (
 
 // makeLayer makes the layer of the config without a look into the base image.
 // nil: it takes one. What no image can hold is refused in either case.
-func makeLayer(r *request.Request) (*ignition.Layer, error) {
-	layer, err := layerOn(r, ignition.DefaultBase())
+func makeLayer(job *job) (*ignition.Layer, error) {
+	layer, err := layerOn(job, ignition.DefaultBase())
 	if errors.Is(err, ignition.ErrBaseUnread) {
 		return nil, nil
 	}
 	return layer, err
 }
 
-func layerOn(r *request.Request, base ignition.Base) (*ignition.Layer, error) {
-	config, err := ignition.Parse(r.Ignition)
-	if err != nil {
-		return nil, &configError{err}
-	}
-	layer, err := ignition.NewLayer(config, base, r.KernelArguments)
+func layerOn(job *job, base ignition.Base) (*ignition.Layer, error) {
+	layer, err := ignition.NewLayer(job.config, base, job.request.KernelArguments)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +67,7 @@ func configLayer(ctx context.Context, job *job, from *registry.Image) (*ignition
 	}
 	var layer *ignition.Layer
 	err = registry.Retry(ctx, func() (err error) {
-		layer, err = layerOn(job.request, base)
+		layer, err = layerOn(job, base)
 		return err
 	})
 	if err != nil {
@@ -116,17 +112,18 @@ func (s *layerStream) Read(p []byte) (int, error) {
 // labelSkeleton says on a skeleton of which image it is one.
 const labelSkeleton = "dev.imagemode.skeleton-of"
 
-// skeletonTag is where the skeleton of an image is kept: among the results of
+// skeletonKey says where the skeleton of an image is kept: among the results of
 // steps, which go when nothing has used them for a while.
-func skeletonTag(image *registry.Image) string {
+func skeletonKey(image *registry.Image) string {
 	sum := sha256.Sum256([]byte("skeleton 1\n" + image.Digest.String()))
-	return "step-" + hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:])
 }
 
 // findSkeleton looks for the skeleton that an earlier build kept; a nil source:
 // there is none, or the registry does not say.
 func findSkeleton(ctx context.Context, job *job, from *registry.Image) (baseimage.Layer, types.ImageSource) {
-	source, image, err := registry.Open(ctx, job.access(job.repository), job.repository+":"+skeletonTag(from))
+	key := skeletonKey(from)
+	source, image, err := registry.Open(ctx, job.access(job.repository), job.repository+":"+request.StepTag(key))
 	if err != nil {
 		return baseimage.Layer{}, nil
 	}
@@ -134,15 +131,17 @@ func findSkeleton(ctx context.Context, job *job, from *registry.Image) (baseimag
 		_ = source.Close() // nothing was written
 		return baseimage.Layer{}, nil
 	}
+	job.skeleton = key
 	return layersOf(ctx, source, image)[0], source
 }
 
 // keepSkeleton keeps the skeleton of an image that had to be read to its last
 // layer. The build does not depend on it.
 func keepSkeleton(ctx context.Context, job *job, from *registry.Image, files *baseimage.Image) {
+	key := skeletonKey(from)
 	skeleton, err := files.Skeleton()
 	if err == nil {
-		to := registry.Target{Access: job.access(job.repository), Repository: job.repository, Tags: []string{skeletonTag(from)}}
+		to := registry.Target{Access: job.access(job.repository), Repository: job.repository, Tags: []string{request.StepTag(key)}}
 		err = registry.PushSingle(ctx, to, registry.NewLayer{
 			Data: skeleton.Data, Digest: skeleton.Digest, DiffID: skeleton.DiffID, CreatedBy: "imagemode: the names of the files of another image",
 		}, map[string]string{labelSkeleton: from.Digest.String()})
@@ -151,5 +150,6 @@ func keepSkeleton(ctx context.Context, job *job, from *registry.Image, files *ba
 		job.out.printf("  the next build has to read the base image again: %v", err)
 		return
 	}
+	job.skeleton = key
 	job.out.printf("  all of it was read; the names of its files are kept for the next build, %d bytes", len(skeleton.Data))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,14 +72,16 @@ func TestAConfigThatNeedsTheBaseReadsItOnce(t *testing.T) {
 			"systemd":{"units":[{"name":"a.service","enabled":true}]}`)
 	}
 	append("one")
-	_, image := w.mustBuild()
+	result, image := w.mustBuild()
+	checkSkeleton(t, w, result)
 	if got := w.files(image, 2)["/etc/motd"]; got != "before\none" {
 		t.Errorf("/etc/motd holds %q", got)
 	}
 	first := image.Digest
 
 	append("two")
-	_, image = w.buildAgain()
+	result, image = w.buildAgain()
+	checkSkeleton(t, w, result)
 	if count := w.fetched(w.request.BaseImage); count != 0 {
 		t.Errorf("%d layers of the base were fetched again", count)
 	}
@@ -93,6 +96,20 @@ func TestAConfigThatNeedsTheBaseReadsItOnce(t *testing.T) {
 	append("one")
 	if _, image = w.buildAgain(); image.Digest != first {
 		t.Errorf("the same inputs gave %s, then %s", first, image.Digest)
+	}
+}
+
+// checkSkeleton wants the names of the base's files to be named by the result: what
+// no result names stays in the registry for ever.
+func checkSkeleton(t *testing.T, w *workplace, result request.Result) {
+	t.Helper()
+	base, err := registry.Inspect(context.Background(), w.access, w.request.BaseImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := request.StepTag(skeletonKey(base))
+	if !slices.Contains(result.Tags(), tag) {
+		t.Errorf("the result names %v, want %s among them", result.Tags(), tag)
 	}
 }
 

@@ -3,9 +3,11 @@ package builder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/imagemode/imagemode/builder/request"
@@ -17,8 +19,11 @@ import (
 // job is everything that the steps of one build share.
 type job struct {
 	request *request.Request
-	plan    *containerfiles.Plan
-	layer   *ignition.Layer
+	// config is the Ignition config of the request: parsing one takes longer than
+	// making its layer.
+	config types.Config
+	plan   *containerfiles.Plan
+	layer  *ignition.Layer
 	// repository and tag that the image is pushed to.
 	repository, tag string
 	storage         string
@@ -30,6 +35,9 @@ type job struct {
 	mounts        *runMounts
 	layers        *layerCache
 	out           *progress
+
+	// skeleton is the key of the names of an image's files that were kept or found.
+	skeleton string
 
 	// os is the OS image, once it has been read.
 	os *registry.Image
@@ -66,7 +74,10 @@ func (j *job) check() (err error) {
 	if err := errors.Join(missingExtensions(j.request, j.plan), checkPackages(j.request)); err != nil {
 		return err
 	}
-	j.layer, err = makeLayer(j.request)
+	if j.config, err = ignition.Parse(j.request.Ignition); err != nil {
+		return &configError{err}
+	}
+	j.layer, err = makeLayer(j)
 	return err
 }
 
@@ -81,7 +92,7 @@ func (j *job) gather(options Options) (err error) {
 	if j.lock, err = lockStorage(options.Storage); err != nil {
 		return err
 	}
-	if j.containersDir, err = writeNodeFiles(j.request, filepath.Join(options.Storage, "node")); err != nil {
+	if j.containersDir, err = writeNodeFiles(j.config, filepath.Join(options.Storage, "node")); err != nil {
 		return err
 	}
 	j.layers = newLayerCache(j)
@@ -107,6 +118,14 @@ func (o Options) file(name string) string {
 	return filepath.Join(o.Dir, name)
 }
 
+// MissingRequestError says that there is no request where it was looked for.
+type MissingRequestError struct{ Path string }
+
+func (e *MissingRequestError) Error() string {
+	return fmt.Sprintf("there is no build request %s; name a file with one (--request), or a directory that holds %s (--dir)",
+		e.Path, request.FileRequest)
+}
+
 // ReadRequest reads and validates the request of a build.
 func ReadRequest(options Options) (*request.Request, error) {
 	path := options.Request
@@ -117,6 +136,9 @@ func ReadRequest(options Options) (*request.Request, error) {
 		return nil, errors.New("the build request: neither a file nor a directory is given")
 	}
 	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &MissingRequestError{path}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the build request: %w", err)
 	}

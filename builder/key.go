@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/imagemode/imagemode/ignition"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -61,7 +62,8 @@ func configsInputs(job *job) any {
 		return struct {
 			Ignition        json.RawMessage `json:"ignition"`
 			KernelArguments []string        `json:"kernelArguments,omitempty"`
-		}{job.request.Ignition, job.request.KernelArguments}
+			LayerVersion    int             `json:"layerVersion"`
+		}{job.request.Ignition, job.request.KernelArguments, ignition.LayerVersion}
 	}
 	return struct {
 		Layer string `json:"layer"`

@@ -16,7 +16,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"go.podman.io/image/v5/types"
 
-	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/ignition"
 	"github.com/imagemode/imagemode/registry"
 )
@@ -36,11 +35,7 @@ var nodePaths = []struct{ from, to string }{
 // writeNodeFiles writes into a directory what the Ignition config of a request
 // says about registries, so that a pull here goes the way of a pull on the node.
 // It gives the directory; empty: the config says nothing.
-func writeNodeFiles(r *request.Request, directory string) (string, error) {
-	config, err := ignition.Parse(r.Ignition)
-	if err != nil {
-		return "", &configError{err}
-	}
+func writeNodeFiles(config ignitiontypes.Config, directory string) (string, error) {
 	files, err := decodeFiles(selectNodeFiles(config))
 	if err != nil || len(files) == 0 {
 		return "", err

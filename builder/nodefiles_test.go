@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // ignitionOf gives an Ignition config with files.
@@ -28,6 +30,15 @@ func ignitionOf(t *testing.T, files map[string]string) json.RawMessage {
 	return raw
 }
 
+func parsed(t *testing.T, raw json.RawMessage) types.Config {
+	t.Helper()
+	config, err := ignition.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 func TestNodeFiles(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "node")
 	config := ignitionOf(t, map[string]string{
@@ -37,7 +48,7 @@ func TestNodeFiles(t *testing.T) {
 		"/etc/containers/policy.json":                          `{"default":[{"type":"reject"}],"transports":{"docker":{"a.example.com":[{"type":"sigstoreSigned","keyPath":"/etc/pki/a.pub"}]}}}`,
 		"/etc/pki/a.pub":                                       "a key",
 	})
-	got, err := writeNodeFiles(&request.Request{Ignition: config}, directory)
+	got, err := writeNodeFiles(parsed(t, config), directory)
 	if err != nil || got != directory {
 		t.Fatalf("%q, %v", got, err)
 	}
@@ -57,7 +68,7 @@ func TestNodeFiles(t *testing.T) {
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Error(diff)
 	}
-	if got, err := writeNodeFiles(&request.Request{Ignition: ignitionOf(t, map[string]string{"/etc/motd": "a"})}, directory); got != "" || err != nil {
+	if got, err := writeNodeFiles(parsed(t, ignitionOf(t, map[string]string{"/etc/motd": "a"})), directory); got != "" || err != nil {
 		t.Errorf("a config without such files: %q, %v", got, err)
 	}
 }

@@ -236,9 +236,8 @@ func TestAnotherRecipeGivesOtherKeys(t *testing.T) {
 
 func makeLayerFor(t *testing.T) *ignition.Layer {
 	t.Helper()
-	layer, err := makeLayer(&request.Request{
-		Ignition: json.RawMessage(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/motd","contents":{"source":"data:,a"}}]}}`),
-	})
+	config := parsed(t, json.RawMessage(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/motd","contents":{"source":"data:,a"}}]}}`))
+	layer, err := makeLayer(&job{request: &request.Request{}, config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package containerfiles
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -137,6 +138,27 @@ func TestCheckRefuses(t *testing.T) {
 				t.Errorf("got line %d %q, want line %d %q", found.Line, found.Message, test.line, test.message)
 			}
 		})
+	}
+}
+
+// TestOddBytes: whatever 4096 bytes a user writes, there is a plan or an error with
+// a text.
+func TestOddBytes(t *testing.T) {
+	source := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		odd := make([]byte, MaxSize)
+		for i := range odd {
+			// Every other text is near to what means something.
+			odd[i] = byte(source.Uint32())
+			if odd[0]%2 == 0 {
+				odd[i] = "FROM base\nRUN <<EOF $\\\"'[]{}--mount=type=bind,from="[source.IntN(48)]
+			}
+		}
+		_, err := Check(string(odd))
+		var found *Error
+		if err != nil && (!errors.As(err, &found) || found.Message == "") {
+			t.Fatalf("%T: %v", err, err)
+		}
 	}
 }
 

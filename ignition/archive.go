@@ -4,12 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/opencontainers/go-digest"
@@ -106,19 +106,31 @@ type packed struct {
 	diffID digest.Digest
 }
 
+// packLevel takes half the time of the library's default, for a layer that is as
+// small: configs are texts.
+const packLevel = 2
+
 // pack writes the entries as a gzip-compressed tar. The same entries give the
 // same bytes: sorted, no times, no names of owners, one compressor.
 func (t tree) pack() (packed, error) {
+	entries, size := t.sorted(), 0
+	for _, e := range entries {
+		size += 2*blockSize + len(e.data)
+	}
 	var buffer bytes.Buffer
-	compressor := gzip.NewWriter(&buffer)
-	uncompressed := digest.Canonical.Digester()
-	archive := tar.NewWriter(io.MultiWriter(compressor, uncompressed.Hash()))
-	for _, e := range t.sorted() {
-		if err := e.write(archive); err != nil {
+	buffer.Grow(size / 4)
+	compressor, err := gzip.NewWriterLevel(&buffer, packLevel)
+	if err != nil {
+		return packed{}, err
+	}
+	uncompressed := sha256.New()
+	archive := archiveWriter{to: io.MultiWriter(compressor, uncompressed)}
+	for _, e := range entries {
+		if err := archive.add(e); err != nil {
 			return packed{}, fmt.Errorf("%s: %w", e.path, err)
 		}
 	}
-	if err := archive.Close(); err != nil {
+	if err := archive.close(); err != nil {
 		return packed{}, err
 	}
 	if err := compressor.Close(); err != nil {
@@ -127,31 +139,8 @@ func (t tree) pack() (packed, error) {
 	return packed{
 		data:   buffer.Bytes(),
 		digest: digest.FromBytes(buffer.Bytes()),
-		diffID: uncompressed.Digest(),
+		diffID: digest.NewDigest(digest.SHA256, uncompressed),
 	}, nil
-}
-
-func (e *entry) write(archive *tar.Writer) error {
-	name := e.path[1:]
-	if e.kind == tar.TypeDir {
-		name += "/"
-	}
-	// Without a format tar takes USTAR where it can and PAX for long names.
-	header := &tar.Header{
-		Typeflag: e.kind,
-		Name:     name,
-		Linkname: e.target,
-		Mode:     e.mode,
-		Uid:      e.owner.uid,
-		Gid:      e.owner.gid,
-		Size:     int64(len(e.data)),
-		ModTime:  time.Unix(0, 0),
-	}
-	if err := archive.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err := archive.Write(e.data)
-	return err
 }
 
 // hasWhiteoutName reports whether an element of a path means something else in

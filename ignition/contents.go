@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -29,25 +29,27 @@ const (
 // readFile gives what a file holds: what was there before, then its contents,
 // then every appended fragment. Errors begin with the field.
 func readFile(before []byte, file types.File) ([]byte, error) {
-	data := before
-	fields := []string{"contents"}
-	resources := append([]types.Resource{file.Contents}, file.Append...)
+	data, err := readAfter(before, "contents", file.Contents)
 	for i := range file.Append {
-		fields = append(fields, fmt.Sprintf("append[%d]", i))
-	}
-	for i, resource := range resources {
-		part, err := readContents(fields[i], resource)
-		if err != nil {
-			return nil, err
-		}
-		if len(data)+len(part) > MaxFileSize {
-			return nil, fmt.Errorf("%s: the file has more than %d bytes", fields[i], MaxFileSize)
-		}
-		if data = slices.Concat(data, part); len(data) == len(part) {
-			data = part
+		if err == nil {
+			data, err = readAfter(data, fmt.Sprintf("append[%d]", i), file.Append[i])
 		}
 	}
-	return data, nil
+	return data, err
+}
+
+func readAfter(before []byte, field string, resource types.Resource) ([]byte, error) {
+	part, err := readContents(field, resource)
+	if err != nil {
+		return nil, err
+	}
+	if len(before)+len(part) > MaxFileSize {
+		return nil, fmt.Errorf("%s: the file has more than %d bytes", field, MaxFileSize)
+	}
+	if len(before) == 0 {
+		return part, nil
+	}
+	return slices.Concat(before, part), nil
 }
 
 // readContents gives the bytes that a resource stands for: the data of its URL,
@@ -87,8 +89,8 @@ func decodeSource(source string) ([]byte, error) {
 			if data, err := base64.StdEncoding.DecodeString(payload); err == nil {
 				return data, nil
 			}
-		} else if text, err := url.PathUnescape(payload); err == nil {
-			return []byte(text), nil
+		} else if data, ok := unescape(payload); ok {
+			return data, nil
 		}
 	}
 	decoded, err := dataurl.DecodeString(source)
@@ -97,6 +99,41 @@ func decodeSource(source string) ([]byte, error) {
 	}
 	return decoded.Data, nil
 }
+
+// unescape replaces %XX; ok is false where one is not well-formed.
+func unescape(text string) (data []byte, ok bool) {
+	data = make([]byte, 0, len(text))
+	for {
+		at := strings.IndexByte(text, '%')
+		if at < 0 {
+			return append(data, text...), true
+		}
+		data = append(data, text[:at]...)
+		text = text[at:]
+		if len(text) < 3 {
+			return nil, false
+		}
+		high, low := hexDigits[text[1]], hexDigits[text[2]]
+		if high == noDigit || low == noDigit {
+			return nil, false
+		}
+		data = append(data, high<<4|low)
+		text = text[3:]
+	}
+}
+
+const noDigit = 0xff
+
+// hexDigits are the values of the bytes that are digits.
+var hexDigits = func() (values [256]byte) {
+	for i := range values {
+		values[i] = noDigit
+	}
+	for i := range byte(16) {
+		values["0123456789abcdef"[i]], values["0123456789ABCDEF"[i]] = i, i
+	}
+	return values
+}()
 
 // unpackers are kept for the next file: each has tables of some 40 KiB.
 var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
@@ -108,14 +145,21 @@ func gunzip(packed []byte) ([]byte, error) {
 		return nil, err
 	}
 	var data bytes.Buffer
-	data.Grow(min(4*len(packed), 1<<20))
-	if _, err := io.Copy(&data, io.LimitReader(unpacker, MaxFileSize+1)); err != nil {
+	data.Grow(unpackedSize(packed) + bytes.MinRead)
+	if _, err := data.ReadFrom(io.LimitReader(unpacker, MaxFileSize+1)); err != nil {
 		return nil, err
 	}
 	if data.Len() > MaxFileSize {
 		return nil, fmt.Errorf("it unpacks to more than %d bytes", MaxFileSize)
 	}
 	return data.Bytes(), nil
+}
+
+// unpackedSize is what the end of a gzip stream claims, as far as that can be true
+// of the usual text.
+func unpackedSize(packed []byte) int {
+	claimed := binary.LittleEndian.Uint32(packed[len(packed)-4:])
+	return int(min(int64(claimed), 32*int64(len(packed)), 1<<20))
 }
 
 // verify checks data against <function>-<hex>.

@@ -12,7 +12,7 @@ import (
 
 // LayerVersion is raised when NewLayer makes another layer of the same input, so
 // that what was made before is not taken for it. Golden layers show when.
-const LayerVersion = 1
+const LayerVersion = 2
 
 // Layer is one layer of an image.
 type Layer struct {

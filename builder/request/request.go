@@ -109,6 +109,10 @@ type Result struct {
 	// LayerTags are the tags of the push repository under which single layers of
 	// user steps were kept or found: layer-<32 hex>. See Tags.
 	LayerTags []string `json:"layerTags,omitempty"`
+	// Skeleton is the key, 64 hex, of the names of an image's files, which were
+	// kept or found because the config needs to know them; empty: it does not.
+	// They are in the push repository under StepTag(Skeleton).
+	Skeleton string `json:"skeleton,omitempty"`
 	// Failure says what went wrong.
 	Failure *Failure `json:"failure,omitempty"`
 }

@@ -27,6 +27,9 @@ func (r *Result) Tags() []string {
 			tags = append(tags, StepTag(step.Key))
 		}
 	}
+	if r.Skeleton != "" {
+		tags = append(tags, StepTag(r.Skeleton))
+	}
 	return append(tags, r.LayerTags...)
 }
 
@@ -39,6 +42,9 @@ func (r *Result) validateTags() error {
 		if step.Key != "" && !hashPattern.MatchString(step.Key) {
 			return fmt.Errorf("the build result's step %q has the key %q, which is not 64 hex", step.Name, step.Key)
 		}
+	}
+	if r.Skeleton != "" && !hashPattern.MatchString(r.Skeleton) {
+		return fmt.Errorf("the build result's skeleton %q is not 64 hex", r.Skeleton)
 	}
 	for _, tag := range r.LayerTags {
 		if !layerTagPattern.MatchString(tag) {

@@ -17,6 +17,10 @@ func TestTagsThatABuildReliesOn(t *testing.T) {
 			result: Result{Steps: []Step{{Name: "base"}, {Name: "configs", Key: key}}, LayerTags: []string{layer}},
 			want:   []string{"step-" + key, layer},
 		},
+		"the names of an image's files have one, after a failure too": {
+			result: Result{Skeleton: key, Failure: &Failure{Class: Config}},
+			want:   []string{"step-" + key},
+		},
 		"an image found by its inputs relies on nothing": {
 			result: Result{Steps: []Step{{Name: StepInputs, Key: key, Reused: true}}},
 		},
@@ -32,8 +36,9 @@ func TestTagsThatABuildReliesOn(t *testing.T) {
 func TestAResultNamesOnlyTagsThatABuildWrites(t *testing.T) {
 	digest := `"digest":"sha256:` + strings.Repeat("0", 64) + `"`
 	for name, test := range map[string]struct{ message, err string }{
-		"the tag of an image":   {`{` + digest + `,"layerTags":["worker-1"]}`, `"worker-1"`},
-		"a key that is no hash": {`{` + digest + `,"steps":[{"name":"user","key":"latest","duration":"1s"}]}`, `"latest"`},
+		"the tag of an image":        {`{` + digest + `,"layerTags":["worker-1"]}`, `"worker-1"`},
+		"a skeleton that is no hash": {`{` + digest + `,"skeleton":"latest"}`, `"latest"`},
+		"a key that is no hash":      {`{` + digest + `,"steps":[{"name":"user","key":"latest","duration":"1s"}]}`, `"latest"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := DecodeResult([]byte(test.message)); err == nil || !strings.Contains(err.Error(), test.err) {

@@ -33,8 +33,8 @@ func TestCommandLine(t *testing.T) {
 		"an argument that is not expected":      {[]string{"build", "now"}, "", "unknown command"},
 		"help of build says what is kept":       {[]string{"build", "--help"}, "step-<key>", ""},
 		"a dry run without a request":           {[]string{"build", "--dir", empty, "--dry-run"}, "", "request.json.gz"},
-		"a request that is not there":           {[]string{"build", "--request", empty + "/none.json", "--storage", empty}, "step inputs: failed", "none.json"},
-		"a directory without a request":         {[]string{"build", "--dir", empty, "--storage", empty}, "step inputs: failed", "request.json.gz"},
+		"a request that is not there":           {[]string{"build", "--request", empty + "/none.json", "--storage", empty}, "", "there is no build request " + empty + "/none.json; name a file with one (--request)"},
+		"a directory without a request":         {[]string{"build", "--dir", empty, "--storage", empty}, "", "a directory that holds request.json.gz (--dir)"},
 		"copying from where there are no files": {[]string{"copy-credentials", "--from", empty, "--to", empty}, "", ""},
 	}
 	for name, test := range tests {

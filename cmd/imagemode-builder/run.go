@@ -14,6 +14,10 @@ import (
 
 // runBuild builds and writes the result, also that of a failure.
 func runBuild(ctx context.Context, options buildOptions) error {
+	var missing *builder.MissingRequestError
+	if _, err := builder.ReadRequest(options.Options); errors.As(err, &missing) && options.result == "" {
+		return missing // a person called this: there is no build yet that could have failed
+	}
 	isIsolated := builder.EnterIsolation()
 	runsPrograms := builder.RunsPrograms(options.Options)
 	if runsPrograms && os.Geteuid() != 0 {

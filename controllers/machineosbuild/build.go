@@ -233,7 +233,7 @@ func (r *buildReconciler) act(ctx context.Context, s *buildScope, next *step) (*
 	case reuse:
 		return r.reuse(ctx, s, next)
 	case start:
-		return r.start(ctx, s)
+		return r.start(ctx, s, next)
 	case resume:
 		return r.resume(ctx, s, next)
 	case finish:
@@ -266,8 +266,8 @@ func (r *buildReconciler) statusWith(s *buildScope, state state) *mcfgv1.Machine
 
 // start creates the Job, suspended. Its inputs are made in the next step, when
 // its UID is recorded.
-func (r *buildReconciler) start(ctx context.Context, s *buildScope) (*mcfgv1.MachineOSBuildStatus, error) {
-	job := newJob(s.build, r.workOf(ctx, s), s.owner.site.proxy, r.options)
+func (r *buildReconciler) start(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
+	job := newJob(s.build, r.workOf(ctx, s, next.blueprint), s.owner.site.proxy, r.options)
 	err := r.client.Create(ctx, job)
 	if apierrors.IsAlreadyExists(err) {
 		// Created a moment ago: the cache will have it.

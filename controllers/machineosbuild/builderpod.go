@@ -66,6 +66,8 @@ const (
 type workload struct {
 	// unpacks is true when images are pulled and unpacked.
 	unpacks bool
+	// runsPrograms is true when programs of an image are run.
+	runsPrograms bool
 	// baseSize is the compressed size of the base image, in bytes; 0: not known.
 	baseSize int64
 }
@@ -116,9 +118,11 @@ var sizes = lru.New(memorySize)
 
 // workOf says how much a build has to do. A base image that cannot be read now is
 // of unknown size: the builder will say what is the matter with it.
-func (r *buildReconciler) workOf(ctx context.Context, s *buildScope) workload {
-	print := s.blueprint()
-	work := workload{unpacks: print.containerfile != "" || installsPackages(&print.rendered.Spec)}
+func (r *buildReconciler) workOf(ctx context.Context, s *buildScope, print *blueprint) workload {
+	work := workload{
+		unpacks:      print.containerfile != "" || installsPackages(&print.rendered.Spec),
+		runsPrograms: print.runsPrograms,
+	}
 	if !work.unpacks {
 		return work
 	}

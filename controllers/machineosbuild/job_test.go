@@ -22,7 +22,9 @@ import (
 	"github.com/imagemode/imagemode/test/builders"
 )
 
-func aJob(t *testing.T) *batchv1.Job {
+func aJob(t *testing.T) *batchv1.Job { return aJobThat(t, true) }
+
+func aJobThat(t *testing.T, runsPrograms bool) *batchv1.Job {
 	t.Helper()
 	options, err := Options{
 		Namespace: "ns", BuilderImage: "registry.example.com/builder:1", Architecture: "arm64",
@@ -36,7 +38,7 @@ func aJob(t *testing.T) *batchv1.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newJob(aBuildScope("").build, workload{unpacks: true}, nil, options)
+	return newJob(aBuildScope("").build, workload{unpacks: true, runsPrograms: runsPrograms}, nil, options)
 }
 
 func TestJobIsSuspendedAndLimited(t *testing.T) {
@@ -209,6 +211,28 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/run/imagemode/build", "/run/imagemode/secrets"}, mounts(pod.InitContainers[0])); diff != "" {
 		t.Errorf("mounts of the init container (-want +got):\n%s", diff)
+	}
+}
+
+// TestWithoutAProgramOneContainerIsEnough: nothing runs that credentials would have
+// to be hidden from.
+func TestWithoutAProgramOneContainerIsEnough(t *testing.T) {
+	pod := aJobThat(t, false).Spec.Template.Spec
+	if len(pod.InitContainers) > 0 || !slices.Contains(pod.Containers[0].Args, "--keep-credentials") {
+		t.Errorf("init containers %v, arguments %v", pod.InitContainers, pod.Containers[0].Args)
+	}
+	mounted := map[string]bool{}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if mount.Name == "secrets" && mount.ReadOnly {
+			mounted[mount.MountPath+" "+mount.SubPath] = true
+		}
+	}
+	want := map[string]bool{"/run/imagemode/build/pull pull": true, "/run/imagemode/build/push push": true}
+	if diff := cmp.Diff(want, mounted); diff != "" {
+		t.Errorf("mounts of the Secrets (-want +got):\n%s", diff)
+	}
+	if slices.Contains(aJob(t).Spec.Template.Spec.Containers[0].Args, "--keep-credentials") {
+		t.Error("a build that runs programs keeps the credentials where they find them")
 	}
 }
 

@@ -76,6 +76,7 @@ var life = []stepRule{
 	{"what ended stays as it is, without credentials in the cluster", whenEnded},
 	{"an image that was built elsewhere is taken as it is", whenSeeded},
 	{"without its MachineOSConfig a build is left to the garbage collector", whenOrphaned},
+	{"a pod that succeeded gives the image, before its Job is complete", whenPodSucceeded},
 	{"a Job that completed gives the image, even if another build was chosen meanwhile", whenCompleted},
 	{"another build was chosen: this one is interrupted", whenSuperseded},
 	{"a Job that failed gives the reason", whenJobFailed},
@@ -127,6 +128,19 @@ func whenOrphaned(s *buildScope) *step {
 		return nil
 	}
 	return &step{action: leave}
+}
+
+// whenPodSucceeded: a Job takes another second or two to notice.
+func whenPodSucceeded(s *buildScope) *step {
+	newest := newestPod(s.pods)
+	if s.job == nil || newest == nil || newest.Status.Phase != corev1.PodSucceeded {
+		return nil
+	}
+	result, found := resultOfPod(newest)
+	if !found || result.Failure != nil {
+		return nil
+	}
+	return finishWith(stateOf(result))
 }
 
 func whenCompleted(s *buildScope) *step {

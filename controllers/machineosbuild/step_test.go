@@ -32,7 +32,7 @@ func withJob(changes ...func(*batchv1.Job)) func(*buildScope) {
 		if err != nil {
 			panic(err)
 		}
-		s.job = newJob(s.build, workload{unpacks: true}, nil, options)
+		s.job = newJob(s.build, workload{unpacks: true, runsPrograms: true}, nil, options)
 		s.job.UID = "job-uid"
 		for _, change := range changes {
 			change(s.job)
@@ -77,11 +77,13 @@ func TestNextStep(t *testing.T) {
 			withPods(aPod(reported(runFail)), aPod())), report, mcfgv1.MachineOSBuilding, "", "attempt 2 of 4; the attempt before failed: Containerfile: step user: Containerfile line 2: RUN exit 1 (exit code 1)"},
 		"after an edit a Job at work goes on until it is interrupted": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed),
 			withPods(aPod()), func(s *buildScope) { text(withoutRun)(s.owner) }), report, mcfgv1.MachineOSBuilding, "", ""},
-		"a superseded build is interrupted":           {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), marked), stop, mcfgv1.MachineOSBuildInterrupted, "Superseded", "worker-other"},
-		"a superseded build that did not start, too":  {aBuildScope("", marked), stop, mcfgv1.MachineOSBuildInterrupted, "Superseded", ""},
-		"a superseded build that succeeded is a gain": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success))), marked), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
-		"a completed Job":                             {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success)))), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
-		"a completed Job seen only now":               {aBuildScope("", withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success)))), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
+		"a superseded build is interrupted":                        {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), marked), stop, mcfgv1.MachineOSBuildInterrupted, "Superseded", "worker-other"},
+		"a superseded build that did not start, too":               {aBuildScope("", marked), stop, mcfgv1.MachineOSBuildInterrupted, "Superseded", ""},
+		"a superseded build that succeeded is a gain":              {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success))), marked), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
+		"a completed Job":                                          {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success)))), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
+		"a pod that succeeded before its Job is complete":          {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), withPods(aPod(reported(success)))), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
+		"a pod that succeeded without a result is left to its Job": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), withPods(aPod(ended(0, "")))), report, mcfgv1.MachineOSBuilding, "", ""},
+		"a completed Job seen only now":                            {aBuildScope("", withJob(jobEnded(batchv1.JobComplete, "")), withPods(aPod(reported(success)))), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
 		"a completed Job whose pod is gone, with a tag": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")),
 			func(s *buildScope) { s.pushedDigest = imageDigest }), finish, mcfgv1.MachineOSBuildSucceeded, "", ""},
 		"a completed Job whose pod is gone, without": {aBuildScope(mcfgv1.MachineOSBuilding, withJob(jobEnded(batchv1.JobComplete, "")),

@@ -26,6 +26,9 @@ type ImageSpec struct {
 	// Files by absolute path; a path that ends with / is a directory. Files are
 	// executable.
 	Files map[string]string
+	// Entries follow the files as they are, without content: what a tar could hold
+	// that no one should put into it.
+	Entries []*tar.Header
 	// Labels of the config.
 	Labels map[string]string
 	// Architecture, amd64 if empty.
@@ -81,12 +84,12 @@ func newImage(t testing.TB, spec ImageSpec) v1.Image {
 		image = mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	}
 	for i := range max(spec.Layers, 1) {
-		files := spec.Files
+		files, entries := spec.Files, spec.Entries
 		if i > 0 {
-			files = map[string]string{"/layer" + string(rune('a'+i)): ""}
+			files, entries = map[string]string{"/layer" + string(rune('a'+i)): ""}, nil
 		}
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(archive(t, files))), nil
+			return io.NopCloser(bytes.NewReader(archive(t, files, entries))), nil
 		}, tarball.WithMediaType(mediaType))
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +115,7 @@ func newImage(t testing.TB, spec ImageSpec) v1.Image {
 	return image
 }
 
-func archive(t testing.TB, files map[string]string) []byte {
+func archive(t testing.TB, files map[string]string, entries []*tar.Header) []byte {
 	t.Helper()
 	var names []string
 	for name := range files {
@@ -131,6 +134,14 @@ func archive(t testing.TB, files map[string]string) []byte {
 		}
 		if _, err := io.WriteString(writer, files[name]); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, entry := range entries {
+		if err := writer.WriteHeader(entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Size > 0 {
+			return buffer.Bytes() // it is not there
 		}
 	}
 	if err := writer.Close(); err != nil {

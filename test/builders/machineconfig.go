@@ -94,6 +94,13 @@ func KernelArguments(arguments ...string) MachineConfigOption {
 	}
 }
 
+// Extensions are sets of packages from the stream's extensions image.
+func Extensions(names ...string) MachineConfigOption {
+	return func(config *mcfgv1.MachineConfig, _ *ignition) {
+		config.Spec.Extensions = append(config.Spec.Extensions, names...)
+	}
+}
+
 // OSImageURL overrides the stream's image.
 func OSImageURL(image string) MachineConfigOption {
 	return func(config *mcfgv1.MachineConfig, _ *ignition) { config.Spec.OSImageURL = image }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/imagemode/imagemode/test/bench/bases"
 )
 
 // bench is the state of a run.
@@ -90,4 +92,18 @@ func each(runs []measurement) string {
 		times = append(times, fmt.Sprintf("%.2f", run.took.Seconds()))
 	}
 	return strings.Join(times, " ")
+}
+
+// makeBases makes the bases and pushes them.
+func (b *bench) makeBases() (err error) {
+	if b.large, err = b.makeBase("large", b.layers, b.megabytes); err != nil {
+		return err
+	}
+	b.small, err = b.makeBase("small", 1, 1)
+	return err
+}
+
+func (b *bench) makeBase(name string, layers, megabytes int) (string, error) {
+	base := bases.Base{Repository: b.host + "/os/" + name, Layers: layers, Megabytes: megabytes, Program: b.tool}
+	return base.Push(b.path("layers"))
 }

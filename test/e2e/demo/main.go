@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	if err := told.Begin(ctx); err != nil {
 		return err
 	}
-	for _, part := range [][]story.Phase{told.Install(), told.Build(), told.Release()} {
+	for _, part := range [][]story.Phase{told.Install(), told.Build(), told.ChangeQuickly(), told.Release()} {
 		if err := told.Log.Run(ctx, part...); err != nil {
 			if ctx.Err() == nil {
 				told.Diagnose()

@@ -11,10 +11,11 @@ import (
 // Credentials are the registry's users, each with a docker config.json of its own.
 var Credentials = []string{"base-pull", "push", "node-pull"}
 
-// DockerConfig returns the config.json of one of the registry's users.
-func DockerConfig(user string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(registryDir, user+".json"))
-}
+// AuthFile is the config.json of one of the registry's users.
+func AuthFile(user string) string { return filepath.Join(registryDir, user+".json") }
+
+// DockerConfig returns the content of AuthFile.
+func DockerConfig(user string) ([]byte, error) { return os.ReadFile(AuthFile(user)) }
 
 // Streams returns the OS streams in the registry as data for the ConfigMap
 // imagemode-streams: by stream name, YAML with osImage and osExtensionsImage.

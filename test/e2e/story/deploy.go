@@ -63,7 +63,7 @@ func (s *Story) applyOverlay(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(directory)
-	if err := writeOverlay(directory, s.Cluster.Root, images); err != nil {
+	if err := writeOverlay(directory, s.Cluster.Root, images, s.controllerPatches()...); err != nil {
 		return err
 	}
 	_, err = s.Cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", directory)
@@ -82,7 +82,7 @@ func (s *Story) applyRegistryAccess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bundle := map[string]string{machineconfiguration.KeyTrustBundle: string(authorities)}
+	bundle := map[string]string{machineconfiguration.KeyTrustBundle: string(authorities) + s.AlsoTrusted}
 	if err := s.applyConfigMap(ctx, machineconfiguration.ConfigMapTrustBundle, bundle); err != nil {
 		return err
 	}

@@ -24,7 +24,13 @@ type kustomizeImage struct {
 }
 
 type kustomizePatch struct {
-	Patch string `json:"patch"`
+	Patch  string           `json:"patch"`
+	Target *kustomizeTarget `json:"target,omitempty"`
+}
+
+type kustomizeTarget struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 }
 
 // builderImagePatch names the builder's image, which stands in no image field
@@ -45,8 +51,8 @@ spec:
 `
 
 // writeOverlay writes a kustomization.yaml to a directory: test/e2e/config of
-// the checkout with the images, by name and digest.
-func writeOverlay(directory, root string, images map[string]string) error {
+// the checkout with the images, by name and digest, and with further patches.
+func writeOverlay(directory, root string, images map[string]string, patches ...kustomizePatch) error {
 	base, err := relative(directory, filepath.Join(root, "test/e2e/config"))
 	if err != nil {
 		return err
@@ -55,7 +61,7 @@ func writeOverlay(directory, root string, images map[string]string) error {
 		APIVersion: "kustomize.config.k8s.io/v1beta1",
 		Kind:       "Kustomization",
 		Resources:  []string{base},
-		Patches:    []kustomizePatch{{Patch: fmt.Sprintf(builderImagePatch, images["builder"])}},
+		Patches:    append([]kustomizePatch{{Patch: fmt.Sprintf(builderImagePatch, images["builder"])}}, patches...),
 	}
 	for _, name := range []string{"controller", "agent"} {
 		repository, digest, err := splitReference(images[name])

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/imagemode/imagemode/test/e2e/local"
 )
 
@@ -35,6 +37,12 @@ type Story struct {
 	Log     *Log
 	// Text is the content of ConfigFile. A text not told before gives a new image.
 	Text string
+	// ControllerArgs and ControllerEnv are what the controller gets besides its
+	// usual ones, AlsoTrusted certificates, PEM, that the cluster trusts besides
+	// the registry's.
+	ControllerArgs []string
+	ControllerEnv  []corev1.EnvVar
+	AlsoTrusted    string
 
 	// Workers is what became of the worker nodes since the story began.
 	Workers *Workers
@@ -44,6 +52,9 @@ type Story struct {
 	// digest that the build ended with.
 	Rendered string
 	Image    string
+	// FirstBuild and ChangedBuild are how long a Containerfile FROM base took to
+	// become an image, and a change of a file below it.
+	FirstBuild, ChangedBuild time.Duration
 }
 
 // Begin connects to the cluster and records what becomes of its workers until

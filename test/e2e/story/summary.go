@@ -20,6 +20,10 @@ func (s *Story) Summary() {
 	fmt.Fprintf(&text, "  out of service at the same time: at most %d\n", s.Workers.MaxUnavailable())
 	fmt.Fprintf(&text, "  pods of the workload available at the same time: at least %d of %d\n", s.Workload.Minimum(), workloadReplicas)
 	fmt.Fprintf(&text, "  all run %s\n", s.Image)
+	if s.ChangedBuild > 0 {
+		fmt.Fprintf(&text, "\nA Containerfile FROM base\n  the first image %.1fs; after a change of a file, without a RUN, %.1fs\n",
+			s.FirstBuild.Seconds(), s.ChangedBuild.Seconds())
+	}
 	fmt.Fprintf(&text, lookAround, local.CacheDir(), local.KubeconfigFile)
 	s.Log.raw(text.String())
 }

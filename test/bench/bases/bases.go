@@ -1,4 +1,6 @@
-package main
+// Package bases makes OS images to measure builds with: layers of files, of which
+// a quarter compresses well, and one static program instead of a shell.
+package bases
 
 import (
 	"archive/tar"
@@ -19,49 +21,59 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// makeBases makes the bases and pushes them.
-func (b *bench) makeBases() (err error) {
-	if b.large, err = b.makeBase("large", b.layers, b.megabytes); err != nil {
-		return err
-	}
-	b.small, err = b.makeBase("small", 1, 1)
-	return err
+// Base is an image to make. The same gives the same digest.
+type Base struct {
+	// Repository is host:port/repository.
+	Repository string
+	// Layers of the image, and megabytes of all together, compressed.
+	Layers, Megabytes int
+	// Program is the file that becomes /bin/tool.
+	Program string
 }
 
-func (b *bench) makeBase(repository string, layers, megabytes int) (string, error) {
-	paths := make([]string, layers)
+// Push makes a base and pushes it. Its layers lie in a directory, to be removed
+// afterwards. It gives the reference by digest.
+func (b Base) Push(directory string, options ...remote.Option) (string, error) {
+	image, err := b.make(directory)
+	if err != nil {
+		return "", err
+	}
+	tag, err := name.NewTag(b.Repository+":base", name.Insecure)
+	if err != nil {
+		return "", err
+	}
+	if err := remote.Write(tag, image, options...); err != nil {
+		return "", err
+	}
+	digest, err := image.Digest()
+	return tag.Repository.Name() + "@" + digest.String(), err
+}
+
+func (b Base) make(directory string) (v1.Image, error) {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, err
+	}
+	paths := make([]string, b.Layers)
 	var group errgroup.Group
 	group.SetLimit(2)
-	for i := range layers {
-		paths[i] = b.path("layer.tar.gz")
-		group.Go(func() error { return b.writeLayer(paths[i], i, megabytes/layers) })
+	for i := range b.Layers {
+		paths[i] = filepath.Join(directory, fmt.Sprintf("%d.tar.gz", i))
+		group.Go(func() error { return b.writeLayer(paths[i], i) })
 	}
 	if err := group.Wait(); err != nil {
-		return "", err
+		return nil, err
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, path := range paths {
 		layer, err := tarball.LayerFromFile(path, tarball.WithMediaType(types.OCILayer))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if image, err = mutate.AppendLayers(image, layer); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	image, err := mutate.ConfigFile(image, withLabels(image))
-	if err != nil {
-		return "", err
-	}
-	tag, err := name.NewTag(b.host+"/os/"+repository+":base", name.Insecure)
-	if err != nil {
-		return "", err
-	}
-	if err := remote.Write(tag, image); err != nil {
-		return "", err
-	}
-	digest, err := image.Digest()
-	return tag.Repository.Name() + "@" + digest.String(), err
+	return mutate.ConfigFile(image, withLabels(image))
 }
 
 func withLabels(image v1.Image) *v1.ConfigFile {
@@ -75,9 +87,9 @@ func withLabels(image v1.Image) *v1.ConfigFile {
 	return config
 }
 
-// writeLayer writes a layer of about so many megabytes, compressed: files of one
-// MiB, of which a quarter is zeros. The first layer has the program.
-func (b *bench) writeLayer(path string, number, megabytes int) error {
+// writeLayer writes files of one MiB, of which a quarter is zeros. The first layer
+// has the program.
+func (b Base) writeLayer(path string, number int) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -94,7 +106,7 @@ func (b *bench) writeLayer(path string, number, megabytes int) error {
 		}
 	}
 	source := rand.NewChaCha8([32]byte{byte(number)})
-	for i := range megabytes * 4 / 3 {
+	for i := range b.Megabytes / b.Layers * 4 / 3 {
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("usr/lib/bench/%d/%d", number, i), Mode: 0o644, Size: 1 << 20}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
@@ -110,20 +122,20 @@ func (b *bench) writeLayer(path string, number, megabytes int) error {
 	return packer.Close()
 }
 
-func (b *bench) writeRoot(archive *tar.Writer) error {
+func (b Base) writeRoot(archive *tar.Writer) error {
 	for _, directory := range []string{"bin/", "etc/", "tmp/", "usr/", "usr/share/"} {
 		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory, Mode: 0o755}); err != nil {
 			return err
 		}
 	}
-	tool, err := os.ReadFile(filepath.Clean(b.tool))
+	program, err := os.ReadFile(filepath.Clean(b.Program))
 	if err != nil {
 		return err
 	}
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/tool", Mode: 0o755, Size: int64(len(tool))}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/tool", Mode: 0o755, Size: int64(len(program))}); err != nil {
 		return err
 	}
-	_, err = archive.Write(tool)
+	_, err = archive.Write(program)
 	return err
 }
 
