@@ -117,6 +117,8 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.BuilderPods.PriorityClass, "builder-priority-class", "", "PriorityClass of builder pods")
 	flags.BoolVar(&o.BuilderPods.WithoutUserNamespaces, "builder-without-user-namespaces", false,
 		"for clusters without user namespaces: the capabilities of builder pods (SYS_ADMIN and others) count on their nodes")
+	flags.StringVar(&o.BuilderPods.SELinuxType, "builder-selinux-type", "", "SELinux type of builder containers that may mount inside their user namespace: container_engine_t; empty: the nodes' default")
+	flags.BoolVar(&o.BuilderPods.WithoutAppArmor, "builder-without-apparmor", false, "for nodes whose AppArmor profile for containers denies mounts: builder containers run without one")
 	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
 	flags.DurationVar(&o.BuilderPendingDeadline, "builder-pending-deadline", 30*time.Minute,
 		"how long a builder pod may wait for a node or an image before its build fails")

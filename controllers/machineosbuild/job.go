@@ -175,13 +175,13 @@ func buildImage(what work, options Options) corev1.Container {
 		Env:                      what.proxy,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                resourcesFor(what.runsPrograms, what.baseSize, options.Pods),
-		SecurityContext: &corev1.SecurityContext{
+		SecurityContext: options.Pods.confine(&corev1.SecurityContext{
 			RunAsUser: ptr.To(int64(0)),
 			Capabilities: &corev1.Capabilities{
 				Add: []corev1.Capability{"SYS_ADMIN", "SETFCAP", "MKNOD", "SYS_CHROOT"},
 			},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		}),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "inputs", MountPath: inputsDirectory},
 			{Name: "request", MountPath: path.Join(inputsDirectory, request.FileRequest), SubPath: request.FileRequest, ReadOnly: true},

@@ -127,6 +127,24 @@ func TestCredentialsAreMountedInTheInitContainerOnly(t *testing.T) {
 	}
 }
 
+func TestAnAdministratorsWishesReachThePod(t *testing.T) {
+	options, err := Options{Namespace: "ns", BuilderImage: "builder", Pods: PodOptions{
+		PriorityClass: "builds", WithoutUserNamespaces: true, SELinuxType: "container_engine_t", WithoutAppArmor: true,
+	}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := newJob(aBuildScope("").build, work{runsPrograms: true}, options).Spec.Template.Spec
+	security := pod.Containers[0].SecurityContext
+	if pod.PriorityClassName != "builds" || !*pod.HostUsers || security.SELinuxOptions.Type != "container_engine_t" ||
+		security.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined {
+		t.Errorf("priority class %q, host users %t, %+v", pod.PriorityClassName, *pod.HostUsers, security)
+	}
+	if usual := aJob(t).Spec.Template.Spec.Containers[0].SecurityContext; usual.SELinuxOptions != nil || usual.AppArmorProfile != nil {
+		t.Errorf("without a wish: %+v", usual)
+	}
+}
+
 func TestResourcesFollowTheBuild(t *testing.T) {
 	const gigabyte = 1 << 30
 	quantity := resource.MustParse

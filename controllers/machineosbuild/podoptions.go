@@ -17,6 +17,11 @@ type PodOptions struct {
 	// builder then count on its node, which is the next best, and no more than an
 	// administrator of the cluster may do anyway.
 	WithoutUserNamespaces bool
+	// SELinuxType of the builder, where the default one may not mount; empty: the
+	// default one.
+	SELinuxType string
+	// WithoutAppArmor is for nodes whose profile for containers denies mounts.
+	WithoutAppArmor bool
 }
 
 // What a build needs that appends a layer: it keeps nothing on disk but its inputs.
@@ -78,6 +83,17 @@ func raise(list corev1.ResourceList, name corev1.ResourceName, bytes int64) {
 	if wanted := *resource.NewQuantity(bytes, resource.BinarySI); wanted.Cmp(list[name]) > 0 {
 		list[name] = wanted
 	}
+}
+
+// confine sets what the security modules of a node are to do with the builder.
+func (o PodOptions) confine(security *corev1.SecurityContext) *corev1.SecurityContext {
+	if o.SELinuxType != "" {
+		security.SELinuxOptions = &corev1.SELinuxOptions{Type: o.SELinuxType}
+	}
+	if o.WithoutAppArmor {
+		security.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	}
+	return security
 }
 
 // hostUsers is false where the pod has a user namespace of its own.
