@@ -59,7 +59,7 @@ var controllers = []struct {
 	}},
 	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
 		return machineconfigpool.Add(mgr, machineconfigpool.Options{
-			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(),
+			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(), Settle: machineconfigpool.DefaultSettle,
 		})
 	}},
 	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
