@@ -19,6 +19,7 @@ import (
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/test/builders"
 )
 
 func TestImagesAreReadThroughTheMirrorsOfTheCluster(t *testing.T) {
@@ -197,6 +198,44 @@ func TestWhatAStreamCanDoIsRemembered(t *testing.T) {
 		}
 		if object := w.mustReconcile(); len(streams.DecodeTraits(object)) != 1 || len(object.Status.AvailableStreams) != 1 {
 			t.Errorf("%+v", object)
+		}
+	})
+}
+
+func TestImagesThatMachineConfigsNameTellWhatTheyAre(t *testing.T) {
+	w := newWorld(t)
+	set := w.pushStream("debian-12", streams.LabelRuntimes, "crun,runc")
+	mine := w.pushImage("mine", streams.LabelStream, "rhel-10")
+	w.create(configMap(machineconfiguration.ConfigMapStreams, "debian-12", entryOf(set)))
+	generated := builders.MachineConfig("rendered-worker-1", "worker", builders.OSImageURL(w.registry.Host+"/os/other@sha256:"+strings.Repeat("1", 64)))
+	generated.Annotations = map[string]string{machineconfiguration.AnnotationGeneratedByControllerVersion: "1"}
+	w.create(generated)
+	override := builders.MachineConfig("50-mine", "worker", builders.OSImageURL(mine))
+	w.create(override)
+	w.create(builders.MachineConfig("50-tag", "worker", builders.OSImageURL(w.registry.Host+"/mine:1")))
+	object := w.mustReconcile()
+	want := map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10"}}
+	if diff := cmp.Diff(want, streams.DecodeOverrides(object)); diff != "" || problems(object) != "" {
+		t.Error(diff, problems(object))
+	}
+	t.Run("what was known stays while the registry is away", func(t *testing.T) {
+		if err := w.client.Delete(t.Context(), configMap(machineconfiguration.ConfigMapImageLabels)); err != nil {
+			t.Fatal(err)
+		}
+		w.restart()
+		w.registry.Fail(func(*http.Request) int { return http.StatusBadGateway })
+		result, err := w.reconcile()
+		if diff := cmp.Diff(want, streams.DecodeOverrides(w.object())); diff != "" || err != nil || result.RequeueAfter == 0 {
+			t.Error(diff, err, result)
+		}
+	})
+	t.Run("and goes with the MachineConfig", func(t *testing.T) {
+		w.registry.Fail(nil)
+		if err := w.client.Delete(t.Context(), override); err != nil {
+			t.Fatal(err)
+		}
+		if object := w.mustReconcile(); len(streams.DecodeOverrides(object)) > 0 {
+			t.Errorf("annotations %v", object.Annotations)
 		}
 	})
 }

@@ -25,6 +25,8 @@ type scope struct {
 	platform   platform
 	// wishes of the pools by name.
 	wishes map[string]streams.Request
+	// overrides are images by digest that MachineConfigs name, sorted.
+	overrides []string
 	// wayIn to the registries, and what of it is not right.
 	wayIn    wayIn
 	problems []streams.Problem
@@ -54,6 +56,9 @@ func (r *reconciler) gather(ctx context.Context) (*scope, error) {
 		return nil, err
 	}
 	if s.wishes, err = r.readWishes(ctx); err != nil {
+		return nil, err
+	}
+	if s.overrides, err = r.readOverrides(ctx); err != nil {
 		return nil, err
 	}
 	return s, r.gatherWayIn(ctx, s)
@@ -145,4 +150,27 @@ func (r *reconciler) readWishes(ctx context.Context) (map[string]streams.Request
 		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
 	}
 	return streams.Requests(pools.Items), nil
+}
+
+// readOverrides lists the OS images that MachineConfigs name by digest, those of
+// rendered configs left out.
+func (r *reconciler) readOverrides(ctx context.Context) ([]string, error) {
+	var configs mcfgv1.MachineConfigList
+	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+	}
+	var images []string
+	for i := range configs.Items {
+		if namesImage(&configs.Items[i]) && streams.DigestOf(configs.Items[i].Spec.OSImageURL) != "" {
+			images = append(images, configs.Items[i].Spec.OSImageURL)
+		}
+	}
+	images = slices.Compact(slices.Sorted(slices.Values(images)))
+	return images[:min(len(images), streams.MaxOverrides)], nil
+}
+
+// namesImage reports whether a MachineConfig is a user's and names an OS image.
+func namesImage(config *mcfgv1.MachineConfig) bool {
+	_, isGenerated := config.Annotations[machineconfiguration.AnnotationGeneratedByControllerVersion]
+	return config.Spec.OSImageURL != "" && !isGenerated
 }
