@@ -19,6 +19,7 @@ import (
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/registry"
+	"github.com/imagemode/imagemode/test/builders"
 )
 
 func TestStreamsOfAReleaseImageAreFoundByTheirLabels(t *testing.T) {
@@ -406,6 +407,25 @@ func TestAStreamThatGoesHoldsAnUpdateBack(t *testing.T) {
 	}
 	if operator.Status.Conditions[i].Status != configv1.ConditionTrue {
 		t.Errorf("conditions %+v", operator.Status.Conditions)
+	}
+}
+
+func TestAPoolWithAnImageOfItsOwnUsesNoStream(t *testing.T) {
+	w := newWorld(t, builders.MachineConfigPool("worker", builders.Rendered("rendered-worker-1")))
+	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
+	w.create(configMap(machineconfiguration.ConfigMapPayload,
+		machineconfiguration.KeyPayload, payload("4.22.0", nine, ten), machineconfiguration.KeyNextPayload, payload("5.0.0", ten)))
+	w.create(clusterVersion("4.20.0", "4.22.0", "registry.example.com/release@sha256:"+strings.Repeat("1", 64)))
+	if object := w.mustReconcile(); !strings.Contains(problems(object), "rhel-9, which is used by MachineConfigPools worker") {
+		t.Fatalf("problems %s", problems(object))
+	}
+	rendered := builders.MachineConfig("rendered-worker-1", "worker", builders.OSImageURL("registry.example.com/mine@sha256:"+strings.Repeat("2", 64)))
+	rendered.Annotations = map[string]string{
+		machineconfiguration.AnnotationGeneratedByControllerVersion: "1", machineconfiguration.AnnotationOSImageURLOverridden: "true",
+	}
+	w.create(rendered)
+	if object := w.mustReconcile(); problems(object) != "" {
+		t.Errorf("problems %s", problems(object))
 	}
 }
 

@@ -68,12 +68,12 @@ func (r *reconciler) isCredentials(changed client.Object) bool {
 		(secret.Type == corev1.SecretTypeDockerConfigJson || secret.Type == corev1.SecretTypeDockercfg)
 }
 
-// wishChanged passes pools whose stream another one is, since it decides which
-// streams are in use.
+// wishChanged passes pools whose stream another one is, or whose config, which may
+// do without a stream: both decide which streams are in use.
 var wishChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*mcfgv1.MachineConfigPool), e.ObjectNew.(*mcfgv1.MachineConfigPool)
-		return before.Spec.OSImageStream != after.Spec.OSImageStream
+		return before.Spec.OSImageStream != after.Spec.OSImageStream || before.Spec.Configuration.Name != after.Spec.Configuration.Name
 	},
 }
 
