@@ -107,6 +107,9 @@ const (
 	// AnnotationStreamTraits tells of the streams what the status has no field
 	// for: JSON, a map from a stream's name to {runtimes, deprecated}.
 	AnnotationStreamTraits = "imagemode.dev/stream-traits"
+	// AnnotationOverrides tells what is known of the images that MachineConfigs
+	// name: JSON, a map from an image's digest to {stream, runtimes}.
+	AnnotationOverrides = "imagemode.dev/overrides"
 	// AnnotationReleasePayloadImage is the release image that the status was made
 	// from, completely; it is written after the status.
 	AnnotationReleasePayloadImage = "machineconfiguration.openshift.io/release-payload-image"

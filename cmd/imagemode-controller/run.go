@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,6 +35,7 @@ import (
 	"github.com/imagemode/imagemode/controllers/nodepool"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 	rollout "github.com/imagemode/imagemode/rollout/controller"
 	"github.com/imagemode/imagemode/rollout/controller/bootcoperator"
 )
@@ -57,7 +59,7 @@ var controllers = []struct {
 	}},
 	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
 		return machineconfigpool.Add(mgr, machineconfigpool.Options{
-			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(),
+			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(), Settle: machineconfigpool.DefaultSettle,
 		})
 	}},
 	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
@@ -150,6 +152,12 @@ func Run(command *cobra.Command, options Options) error {
 			continue
 		}
 		if err := controller.add(mgr, options); err != nil {
+			return err
+		}
+	}
+	if options.GlobalPullSecret != "" {
+		copied := types.NamespacedName{Namespace: options.Namespace, Name: options.GlobalPullSecret}
+		if err := pullsecret.Add(mgr, pullsecret.Options{Copy: copied}); err != nil {
 			return err
 		}
 	}

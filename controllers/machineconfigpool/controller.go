@@ -39,6 +39,9 @@ type Options struct {
 	NodePullSecret string
 	// DefaultBuild is the MachineOSConfig of pools that have none.
 	DefaultBuild DefaultBuild
+	// Settle is how long a pool's next config has to stay the same before it is
+	// taken. Zero: it is taken at once.
+	Settle time.Duration
 	// Version of this program, written to rendered MachineConfigs. It is no part
 	// of their names. Empty: "unversioned".
 	Version string
@@ -58,6 +61,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-machineconfigpool"),
 		options: options,
+		settler: &settler{wait: options.Settle, clock: options.Clock},
 	}
 	if err := pools.add(mgr); err != nil {
 		return fmt.Errorf("add controller machineconfigpool: %w", err)
@@ -78,6 +82,7 @@ type poolReconciler struct {
 	client  client.Client
 	events  events.EventRecorder
 	options Options
+	settler *settler
 }
 
 func (r *poolReconciler) add(mgr ctrl.Manager) error {
@@ -123,6 +128,11 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 			return renderErr
 		}
 	}
+	if renderErr == nil {
+		if wait := r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name); wait > 0 {
+			return unsettled(wait)
+		}
+	}
 	var failures []error
 	if renderErr == nil {
 		failures = append(failures, r.publish(ctx, scope, wanted))
@@ -160,6 +170,9 @@ func (r *poolReconciler) writeStatus(ctx context.Context, scope *scope, observed
 func result(err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{}, nil
+	}
+	if wait := unsettled(0); errors.As(err, &wait) {
+		return reconcile.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
 	if isConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil

@@ -17,6 +17,7 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 	object := &mcfgv1.OSImageStream{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			machineconfiguration.AnnotationStreamTraits: `{"debian-12":{"runtimes":["crun","runc"]},"debian-13":{"runtimes":["crun"]}}`,
+			machineconfiguration.AnnotationOverrides:    `{"sha256:` + strings.Repeat("4", 64) + `":{"stream":"rhel-10"}}`,
 		}},
 		Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "debian-13"},
 		Status: mcfgv1.OSImageStreamStatus{DefaultStream: "debian-13", AvailableStreams: []mcfgv1.OSImageStreamSet{
@@ -34,6 +35,9 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 		"crun everywhere":                  {stream: "debian-13", text: "[crio.runtime]\ndefault_runtime = \"crun\"\n"},
 		"an image that is no stream's": {
 			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("registry.example.com/os/own@sha256:" + strings.Repeat("3", 64))},
+		},
+		"an image that is no stream's, and was made for one without runc": {
+			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("registry.example.com/os/own@sha256:" + strings.Repeat("4", 64))}, isRefused: true,
 		},
 		"an image that is another stream's": {
 			text: "[crio.runtime]\ndefault_runtime = \"runc\"\n", options: []builders.MachineConfigOption{builders.OSImageURL("mirror.example.com/os@" + digest1)},

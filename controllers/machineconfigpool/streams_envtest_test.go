@@ -123,3 +123,32 @@ func TestAPoolSwitchesItsStreamByOneField(t *testing.T) {
 		})
 	})
 }
+
+// A stream and a payload, here the images of ConfigMap imagemode-streams, that change
+// together give one new config, and so one build and one reboot.
+func TestAStreamAndAPayloadThatChangeTogetherGiveOneConfig(t *testing.T) {
+	c := start(t, func(options *Options) { options.Settle = DefaultSettle })
+	c.create(builders.MachineConfigPool("worker"))
+	images := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.ConfigMapStreams},
+		Data:       map[string]string{"debian-12": "osImage: " + twelve, "debian-13": "osImage: " + other},
+	}
+	c.create(images)
+	before := c.rendersOn("worker", twelve)
+	const next = "registry.example.com/os/debian-13@" + digest1
+	c.wants("worker", "debian-13")
+	images.Data["debian-13"] = "osImage: " + next
+	if err := c.Client.Update(c.ctx, images); err != nil {
+		t.Fatal(err)
+	}
+	after := c.rendersOn("worker", next)
+	var all mcfgv1.MachineConfigList
+	if err := c.List(c.ctx, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range all.Items {
+		if config.Name != before && config.Name != after {
+			t.Errorf("config %s on %s was rendered on the way", config.Name, config.Spec.OSImageURL)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -161,7 +162,7 @@ func (s *scope) pullAccess() (ImageAccess, error) {
 	return s.accessFor(credentials)
 }
 
-func (s *scope) accessFor(credentials auths) (ImageAccess, error) {
-	config, err := credentials.configJSON()
+func (s *scope) accessFor(credentials pullsecret.Auths) (ImageAccess, error) {
+	config, err := credentials.ConfigJSON()
 	return ImageAccess{Credentials: config, TrustBundle: s.site.trustBundle}, err
 }

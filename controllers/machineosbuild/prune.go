@@ -19,6 +19,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -257,11 +258,11 @@ func (p *pruner) accessTo(ctx context.Context, place place) (ImageAccess, error)
 	if secret == nil {
 		return ImageAccess{}, fmt.Errorf("secret %q not found in namespace %s; images cannot be deleted without it", place.secret, p.options.Namespace)
 	}
-	credentials, err := readAuths(secret)
+	credentials, err := pullsecret.Read(secret)
 	if err != nil {
 		return ImageAccess{}, fmt.Errorf("secret %q in namespace %s: %w", place.secret, p.options.Namespace, err)
 	}
-	config, err := credentials.configJSON()
+	config, err := credentials.ConfigJSON()
 	if err != nil {
 		return ImageAccess{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 )
 
 // repositories are what the package manager of a build gets besides the image's
@@ -103,7 +104,7 @@ func versionOf(object metav1.Object) string {
 func (s *scope) ignoredHelpers() string {
 	var named []string
 	for _, name := range slices.Sorted(maps.Keys(s.secrets)) {
-		if hasHelpers(s.secrets[name]) {
+		if pullsecret.HasHelpers(s.secrets[name]) {
 			named = append(named, name)
 		}
 	}

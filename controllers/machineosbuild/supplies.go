@@ -15,6 +15,7 @@ import (
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 )
 
 // maxRequestSize is what a ConfigMap holds, in bytes, less some room for its
@@ -104,8 +105,8 @@ func repositorySupplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, found *r
 	return objects
 }
 
-func credentialsSecret(credentials auths) (*corev1.Secret, error) {
-	config, err := credentials.configJSON()
+func credentialsSecret(credentials pullsecret.Auths) (*corev1.Secret, error) {
+	config, err := credentials.ConfigJSON()
 	if err != nil {
 		return nil, err
 	}

@@ -1,28 +1,25 @@
 package osimagestream
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 	"github.com/imagemode/imagemode/registry"
 )
 
 // wayIn is what registries are reached with.
 type wayIn struct {
-	// credentials are docker config.json entries by registry.
-	credentials map[string]json.RawMessage
+	credentials pullsecret.Auths
 	// trustBundle is PEM; empty: the system's certificates only.
 	trustBundle string
 	// hostBundles are PEM for single registries, by host[:port].
@@ -54,13 +51,9 @@ func (w wayIn) open() (registry.Access, func(), error) {
 }
 
 func (w wayIn) write(directory string) (registry.Access, error) {
-	credentials := w.credentials
-	if credentials == nil {
-		credentials = map[string]json.RawMessage{}
-	}
-	config, err := json.Marshal(map[string]any{"auths": credentials})
+	config, err := w.credentials.ConfigJSON()
 	if err != nil {
-		return registry.Access{}, errors.New("credentials cannot be written as JSON")
+		return registry.Access{}, err
 	}
 	access := registry.Access{
 		AuthFile:    filepath.Join(directory, "config.json"),
@@ -121,42 +114,20 @@ func (p *proxySettings) function() func(*url.URL) (*url.URL, error) {
 	return config.ProxyFunc()
 }
 
-// readCredentials joins the registries' credentials in Secrets of docker's two
-// formats; of two for the same registry the earlier Secret's count. The error
-// names what is wrong with a Secret and shows nothing of it; the others count
-// nevertheless.
-func readCredentials(secrets []corev1.Secret) (map[string]json.RawMessage, error) {
-	joined := map[string]json.RawMessage{}
+// readCredentials joins the registries' credentials in Secrets; of two for the
+// same registry the earlier Secret's count. The error names what is wrong with a
+// Secret and shows nothing of it; the others count nevertheless.
+func readCredentials(secrets []corev1.Secret) (pullsecret.Auths, error) {
+	var sources []pullsecret.Auths
 	var problems []error
-	for _, secret := range slices.Backward(secrets) {
-		entries, err := entriesOf(secret)
+	for i := range secrets {
+		entries, err := pullsecret.Read(&secrets[i])
 		if err != nil {
-			problems = append(problems, fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err))
+			problems = append(problems, fmt.Errorf("Secret %s/%s: %w", secrets[i].Namespace, secrets[i].Name, err))
 		}
-		maps.Copy(joined, entries)
+		sources = append(sources, entries)
 	}
-	return joined, errors.Join(problems...)
-}
-
-func entriesOf(secret corev1.Secret) (map[string]json.RawMessage, error) {
-	var entries map[string]json.RawMessage
-	switch secret.Type {
-	case corev1.SecretTypeDockerConfigJson:
-		var config struct {
-			Auths map[string]json.RawMessage `json:"auths"`
-		}
-		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
-			return nil, fmt.Errorf("its key %s is no docker config.json", corev1.DockerConfigJsonKey)
-		}
-		entries = config.Auths
-	case corev1.SecretTypeDockercfg:
-		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
-			return nil, fmt.Errorf("its key %s is not in docker's format", corev1.DockerConfigKey)
-		}
-	default:
-		return nil, fmt.Errorf("its type is %q, and not %s", secret.Type, corev1.SecretTypeDockerConfigJson)
-	}
-	return entries, nil
+	return pullsecret.Merge(sources...), errors.Join(problems...)
 }
 
 // joinPEM puts bundles of certificates one behind the other.

@@ -102,7 +102,7 @@ type reconciler struct {
 
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=osimagestreams,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=osimagestreams/status,verbs=patch
-// +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfigpools;machineosconfigs;controllerconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfigs;machineconfigpools;machineosconfigs;controllerconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions;infrastructures;proxies;imagedigestmirrorsets;imagetagmirrorsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusteroperators,verbs=get;create
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusteroperators/status,verbs=patch
@@ -186,7 +186,9 @@ type outcome struct {
 	next   *streams.Source
 	// release is the release image that a complete result was made from.
 	release string
-	// hasUnknownTraits: images of streams could not be asked what they can do.
+	// overrides by digest: what MachineConfigs' images are.
+	overrides map[string]streams.Override
+	// hasUnknownTraits: images could not be asked what they can do.
 	hasUnknownTraits bool
 }
 

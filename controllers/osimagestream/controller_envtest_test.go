@@ -3,10 +3,13 @@
 package osimagestream
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -40,11 +45,24 @@ const patience = 30 * time.Second
 
 func start(t *testing.T) client.Client {
 	t.Helper()
+	return startWith(t, interceptor.Funcs{})
+}
+
+// startWith starts the controller with faults in its writes.
+func startWith(t *testing.T, faults interceptor.Funcs) client.Client {
+	t.Helper()
 	log.SetLogger(zap.New(zap.UseDevMode(true)))
-	rest := envtest.Start(t)
+	server := envtest.Start(t)
 	scheme := newScheme(t)
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+	mgr, err := ctrl.NewManager(server, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
+			made, err := client.NewWithWatch(config, options)
+			if err != nil {
+				return nil, err
+			}
+			return interceptor.NewClient(made, faults), nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +77,7 @@ func start(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	direct, err := client.New(rest, client.Options{Scheme: scheme})
+	direct, err := client.New(server, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +186,140 @@ func createWhenServed(t *testing.T, c client.Client, object client.Object) {
 	t.Fatal(err)
 }
 
+// A mirror set that comes later is enough: nobody restarts the controller.
+func TestAMirrorSetHealsThroughTheAPIServer(t *testing.T) {
+	w := &world{T: t, registry: registrytest.New(t)}
+	ca, err := os.ReadFile(w.registry.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := w.pushStream("rhel-9")
+	for _, image := range []*mcfgv1.ImageDigestFormat{&set.OSImage, &set.OSExtensionsImage} {
+		*image = mcfgv1.ImageDigestFormat(strings.Replace(string(*image), w.registry.Host+"/os", "registry.invalid/release", 1))
+	}
+	c := start(t)
+	for _, object := range append(platformCRDs(t),
+		configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca)),
+		configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("5.0.0", set)),
+		&mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "rhel-9"}},
+	) {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, c, "what is wrong", func(o *mcfgv1.OSImageStream) bool { return strings.Contains(problems(o), "is tried again") })
+	createWhenServed(t, c, &configv1.ImageDigestMirrorSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "mirrors"},
+		Spec: configv1.ImageDigestMirrorSetSpec{ImageDigestMirrors: []configv1.ImageDigestMirrors{{
+			Source: "registry.invalid/release", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(w.registry.Host + "/os")}, MirrorSourcePolicy: configv1.NeverContactSource,
+		}}},
+	})
+	eventually(t, c, "the stream of the mirror", func(o *mcfgv1.OSImageStream) bool {
+		return len(o.Status.AvailableStreams) == 1 && o.Status.AvailableStreams[0] == set && problems(o) == ""
+	})
+}
+
+// The object is made and then its status cannot be written, twice: the stamp of a
+// complete result comes only behind the status.
+func TestAStatusThatIsNotWrittenIsNeverStamped(t *testing.T) {
+	w := &world{T: t, registry: registrytest.New(t)}
+	ca, err := os.ReadFile(w.registry.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := w.pushRelease("5.0.0", w.pushStream("rhel-10"))
+	var failures, stampedEarly atomic.Int32
+	c := startWith(t, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, next client.Client, kind string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if _, isStream := object.(*mcfgv1.OSImageStream); isStream && failures.Add(1) <= 2 {
+				now := &mcfgv1.OSImageStream{}
+				if err := next.Get(ctx, client.ObjectKeyFromObject(object), now); err == nil && len(now.Annotations) > 0 {
+					stampedEarly.Add(1)
+				}
+				return errors.New("the API server is away")
+			}
+			return next.SubResource(kind).Patch(ctx, object, patch, options...)
+		},
+	})
+	version := clusterVersion("5.0.0", "5.0.0", release)
+	version.Spec.ClusterID = "11111111-2222-3333-4444-555555555555"
+	for _, object := range append(platformCRDs(t), configMap(machineconfiguration.ConfigMapTrustBundle, machineconfiguration.KeyTrustBundle, string(ca))) {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	createVersion(t, c, version)
+	eventually(t, c, "streams and stamp", func(o *mcfgv1.OSImageStream) bool {
+		return len(o.Status.AvailableStreams) == 1 && o.Annotations[machineconfiguration.AnnotationReleasePayloadImage] == release
+	})
+	if failures.Load() < 3 || stampedEarly.Load() > 0 {
+		t.Errorf("%d writes of the status, %d stamps before it", failures.Load(), stampedEarly.Load())
+	}
+}
+
+// An object that was made in v1alpha1, with an empty spec, which v1 refuses: the
+// default is recorded in it.
+func TestAnObjectOfV1alpha1WithAnEmptySpecGetsItsDefault(t *testing.T) {
+	c := start(t)
+	serveV1alpha1(t, c)
+	old := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	old.SetAPIVersion("machineconfiguration.openshift.io/v1alpha1")
+	old.SetKind("OSImageStream")
+	old.SetName("cluster")
+	createWhenServed(t, c, old)
+	err := c.Create(t.Context(), configMap(machineconfiguration.ConfigMapStreams,
+		"b", "osImage: 127.0.0.1:10/os/b"+digest, "a", "osImage: 127.0.0.1:10/os/a"+digest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := eventually(t, c, "the recorded default", func(o *mcfgv1.OSImageStream) bool { return o.Spec.DefaultStream != "" })
+	if object.Spec.DefaultStream != "a" || object.Status.DefaultStream != "a" || object.UID != old.GetUID() {
+		t.Errorf("spec %q, status %+v, UID %s, want that of %s", object.Spec.DefaultStream, object.Status, object.UID, old.GetUID())
+	}
+}
+
+// serveV1alpha1 lets the API server take OSImageStreams of v1alpha1 too, as one
+// that was updated does.
+func serveV1alpha1(t *testing.T, c client.Client) {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "osimagestreams.machineconfiguration.openshift.io"}, crd); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions = append(versions, map[string]any{
+		"name": "v1alpha1", "served": true, "storage": false, "subresources": map[string]any{"status": map[string]any{}},
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+	})
+	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createVersion makes the ClusterVersion with its status, with what the API
+// requires besides.
+func createVersion(t *testing.T, c client.Client, version *configv1.ClusterVersion) {
+	t.Helper()
+	status := version.Status
+	createWhenServed(t, c, version)
+	version.Status = status
+	version.Status.History[0].StartedTime = metav1.Now()
+	version.Status.History[0].CompletionTime = new(metav1.Now())
+	version.Status.AvailableUpdates = []configv1.Release{}
+	version.Status.VersionHash = "x"
+	if err := c.Status().Update(t.Context(), version); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A standalone cluster that was installed with 4.x stays on RHEL 9 with 5.0. The
 // platform's kinds come after the controller has started, and no restart is
 // needed. That the next release lacks RHEL 9 holds an update back.
@@ -188,16 +340,7 @@ func TestAStandaloneUpgradeStaysOnRHEL9(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	status := version.Status
-	createWhenServed(t, c, version)
-	version.Status = status
-	version.Status.History[0].StartedTime = metav1.Now()
-	version.Status.History[0].CompletionTime = new(metav1.Now())
-	version.Status.AvailableUpdates = []configv1.Release{}
-	version.Status.VersionHash = "x"
-	if err := c.Status().Update(t.Context(), version); err != nil {
-		t.Fatal(err)
-	}
+	createVersion(t, c, version)
 	object := eventually(t, c, "streams of the release", func(o *mcfgv1.OSImageStream) bool { return len(o.Status.AvailableStreams) == 2 })
 	if object.Spec.DefaultStream != "rhel-9" || object.Status.DefaultStream != "rhel-9" {
 		t.Errorf("default: spec %q, status %q", object.Spec.DefaultStream, object.Status.DefaultStream)

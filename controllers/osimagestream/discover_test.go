@@ -3,6 +3,7 @@ package osimagestream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/registry"
+	"github.com/imagemode/imagemode/test/builders"
 )
 
 func TestStreamsOfAReleaseImageAreFoundByTheirLabels(t *testing.T) {
@@ -69,6 +71,20 @@ func TestTheDemosStreamsTellWhatTheyCanDo(t *testing.T) {
 	}
 	if problems(object) != "" {
 		t.Errorf("problems %s", problems(object))
+	}
+}
+
+func TestTheDemosStreamsAreFoundByTheirLabels(t *testing.T) {
+	w := newWorld(t)
+	twelve, thirteen := w.pushStream("debian-12", streams.LabelRuntimes, "crun,runc"), w.pushStream("debian-13", streams.LabelRuntimes, "crun")
+	w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("demo", twelve, thirteen)))
+	object := w.mustReconcile()
+	if diff := cmp.Diff([]streams.Set{twelve, thirteen}, object.Status.AvailableStreams); diff != "" || problems(object) != "" {
+		t.Error(diff, problems(object))
+	}
+	want := map[string]streams.Traits{"debian-12": {Runtimes: []string{"crun", "runc"}}, "debian-13": {Runtimes: []string{"crun"}}}
+	if diff := cmp.Diff(want, streams.DecodeTraits(object)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -194,6 +210,13 @@ func TestBadInputIsNamedAndTheRestWorks(t *testing.T) {
 		"a release image that is none": {func(w *world) string {
 			return w.pushImage("none", "a", "b")
 		}, "file does not exist", true},
+		"a broken image-references": {func(w *world) string { return w.pushReferences(`{"kind": "ImageStr`) }, "it is no ImageStream", true},
+		"an image-references of something else": {func(w *world) string {
+			return w.pushReferences(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1"}`)
+		}, streams.ErrNotPayload.Error(), true},
+		"an oversized image-references": {func(w *world) string {
+			return w.pushReferences(strings.Repeat(" ", streams.MaxPayloadSize+1))
+		}, "are read at most", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -228,6 +251,26 @@ func TestBrokenPayloadsInTheConfigMap(t *testing.T) {
 				t.Errorf("status %+v, problems %s", object.Status, problems(object))
 			}
 		})
+	}
+}
+
+// The API takes a hundred: the one too many is named, and the object is written.
+func TestTheHundredAndFirstStreamIsNamedAndTheRestPublished(t *testing.T) {
+	w := newWorld(t)
+	many := configMap(machineconfiguration.ConfigMapStreams)
+	for i := range 101 {
+		many.Data[fmt.Sprintf("s-%03d", i)] = "osImage: " + numbered(101)[i] + "\n"
+	}
+	w.create(many)
+	w.options.Images = func(registry.Access) ImageReader {
+		return reads(func(context.Context, string) (map[string]string, error) { return nil, nil })
+	}
+	object := w.mustReconcile()
+	if names := streams.Names(object.Status.AvailableStreams); len(names) != 100 || slices.Contains(names, "s-100") {
+		t.Errorf("%d streams", len(names))
+	}
+	if !strings.Contains(problems(object), `"stream":"s-100"`) || !strings.Contains(problems(object), "there are 101 streams, and 100 are allowed") {
+		t.Errorf("problems %s", problems(object))
 	}
 }
 
@@ -297,6 +340,40 @@ func TestAnExternalControlPlaneOpensNoConnection(t *testing.T) {
 	}
 }
 
+func TestAnExternalControlPlaneNamesStreamsByThePayloadsTags(t *testing.T) {
+	image := func(tag string) mcfgv1.ImageDigestFormat {
+		return mcfgv1.ImageDigestFormat("registry.example.com/ocp/" + tag + "@sha256:" + strings.Repeat("1", 64))
+	}
+	w := newWorld(t, external(), configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, tagged("5.0.0", strings.Fields(bothTags)...)))
+	w.options.Images = func(registry.Access) ImageReader { return noRegistry{t} }
+	w.create(&mcfgv1.ControllerConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"},
+		Spec: mcfgv1.ControllerConfigSpec{
+			BaseOSContainerImage: string(image("rhel-coreos")), BaseOSExtensionsContainerImage: string(image("rhel-coreos-extensions")),
+		},
+	})
+	w.create(&mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "rhel-10"}})
+	object := w.mustReconcile()
+	if diff := cmp.Diff([]string{"rhel-10", "rhel-9"}, streams.Names(object.Status.AvailableStreams)); diff != "" {
+		t.Error(diff)
+	}
+	for _, set := range object.Status.AvailableStreams {
+		if isTen := strings.Contains(string(set.OSImage), "rhel-coreos-10"); isTen != (set.Name == "rhel-10") {
+			t.Errorf("stream %s has the image %s", set.Name, set.OSImage)
+		}
+	}
+	t.Run("a request that no tag has is an error that says so", func(t *testing.T) {
+		if err := w.client.Update(t.Context(), configMap(machineconfiguration.ConfigMapPayload,
+			machineconfiguration.KeyPayload, tagged("5.0.0", "rhel-coreos", "rhel-coreos-extensions"))); err != nil {
+			t.Fatal(err)
+		}
+		object := w.mustReconcile()
+		if !strings.Contains(problems(object), `requested default stream \"rhel-10\" is not in the payload 5.0.0`) || len(object.Status.AvailableStreams) != 2 {
+			t.Errorf("streams %v, problems %s", streams.Names(object.Status.AvailableStreams), problems(object))
+		}
+	})
+}
+
 func TestAStreamThatGoesHoldsAnUpdateBack(t *testing.T) {
 	w := newWorld(t, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
@@ -330,6 +407,25 @@ func TestAStreamThatGoesHoldsAnUpdateBack(t *testing.T) {
 	}
 	if operator.Status.Conditions[i].Status != configv1.ConditionTrue {
 		t.Errorf("conditions %+v", operator.Status.Conditions)
+	}
+}
+
+func TestAPoolWithAnImageOfItsOwnUsesNoStream(t *testing.T) {
+	w := newWorld(t, builders.MachineConfigPool("worker", builders.Rendered("rendered-worker-1")))
+	nine, ten := w.pushStream("rhel-9"), w.pushStream("rhel-10")
+	w.create(configMap(machineconfiguration.ConfigMapPayload,
+		machineconfiguration.KeyPayload, payload("4.22.0", nine, ten), machineconfiguration.KeyNextPayload, payload("5.0.0", ten)))
+	w.create(clusterVersion("4.20.0", "4.22.0", "registry.example.com/release@sha256:"+strings.Repeat("1", 64)))
+	if object := w.mustReconcile(); !strings.Contains(problems(object), "rhel-9, which is used by MachineConfigPools worker") {
+		t.Fatalf("problems %s", problems(object))
+	}
+	rendered := builders.MachineConfig("rendered-worker-1", "worker", builders.OSImageURL("registry.example.com/mine@sha256:"+strings.Repeat("2", 64)))
+	rendered.Annotations = map[string]string{
+		machineconfiguration.AnnotationGeneratedByControllerVersion: "1", machineconfiguration.AnnotationOSImageURLOverridden: "true",
+	}
+	w.create(rendered)
+	if object := w.mustReconcile(); problems(object) != "" {
+		t.Errorf("problems %s", problems(object))
 	}
 }
 

@@ -15,7 +15,4 @@
 // an image is kept by its digest in ConfigMap imagemode-image-labels.
 //
 // What can be decided without a cluster is in package streams.
-//
-// Not there yet: a pool whose image a MachineConfig names counts as a user of the
-// stream that it would have otherwise, when a stream is about to go.
 package osimagestream

@@ -1,19 +1,25 @@
 package osimagestream
 
 import (
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/test/builders"
 )
 
 func TestImagesAreReadThroughTheMirrorsOfTheCluster(t *testing.T) {
@@ -33,6 +39,102 @@ func TestImagesAreReadThroughTheMirrorsOfTheCluster(t *testing.T) {
 	object := w.mustReconcile()
 	if diff := cmp.Diff([]streams.Set{atSource}, object.Status.AvailableStreams); diff != "" || problems(object) != "" {
 		t.Error(diff, problems(object))
+	}
+}
+
+// Every kind of mirror set that a cluster may have is read, and written as the
+// nodes get it.
+func TestMirrorSetsOfEveryKindAreRead(t *testing.T) {
+	w := newWorld(t)
+	for _, set := range []client.Object{
+		&configv1.ImageDigestMirrorSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "by-digest"},
+			Spec: configv1.ImageDigestMirrorSetSpec{ImageDigestMirrors: []configv1.ImageDigestMirrors{{
+				Source: "a.example.com", Mirrors: []configv1.ImageMirror{"m.example.com/a"}, MirrorSourcePolicy: configv1.NeverContactSource,
+			}}},
+		},
+		&configv1.ImageTagMirrorSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "by-tag"},
+			Spec: configv1.ImageTagMirrorSetSpec{ImageTagMirrors: []configv1.ImageTagMirrors{{
+				Source: "b.example.com", Mirrors: []configv1.ImageMirror{"m.example.com/b"},
+			}}},
+		},
+		&operatorv1alpha1.ImageContentSourcePolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "of-old"},
+			Spec: operatorv1alpha1.ImageContentSourcePolicySpec{RepositoryDigestMirrors: []operatorv1alpha1.RepositoryDigestMirrors{{
+				Source: "c.example.com", Mirrors: []string{"m.example.com/c"},
+			}}},
+		},
+	} {
+		w.create(set)
+	}
+	found, err := readPlatform(t.Context(), w.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []mirrorSet{
+		{Source: "a.example.com", Mirrors: []string{"m.example.com/a"}, Policy: neverContactSource, pull: byDigestOnly},
+		{Source: "b.example.com", Mirrors: []string{"m.example.com/b"}, pull: byTagOnly},
+		{Source: "c.example.com", Mirrors: []string{"m.example.com/c"}, pull: byDigestOnly},
+	}
+	if diff := cmp.Diff(want, found.mirrors, cmp.AllowUnexported(mirrorSet{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Without mirror sets the registries.conf of the controller's own host counts.
+func TestWithoutMirrorSetsTheHostsRegistriesConfCounts(t *testing.T) {
+	w := newWorld(t)
+	set := w.pushStream("rhel-9")
+	atSource := set
+	for _, image := range []*mcfgv1.ImageDigestFormat{&atSource.OSImage, &atSource.OSExtensionsImage} {
+		*image = mcfgv1.ImageDigestFormat(strings.Replace(string(*image), w.registry.Host+"/os", "registry.invalid/release", 1))
+	}
+	conf := filepath.Join(t.TempDir(), "registries.conf")
+	text := "[[registry]]\nlocation = \"registry.invalid/release\"\nblocked = true\n[[registry.mirror]]\nlocation = \"" + w.registry.Host + "/os\"\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sysregistriesv2.InvalidateCache()
+	t.Setenv("CONTAINERS_REGISTRIES_CONF", conf)
+	w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("4.21.0", atSource)))
+	object := w.mustReconcile()
+	if diff := cmp.Diff([]streams.Set{atSource}, object.Status.AvailableStreams); diff != "" || problems(object) != "" {
+		t.Error(diff, problems(object))
+	}
+}
+
+// The proxy of the cluster is asked, unless its noProxy exempts the registry. The
+// certificate of a test's server has the name example.com, which leads nowhere.
+func TestImagesAreReadThroughTheProxyOfTheCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		noProxy   string
+		isProxied bool
+	}{
+		"through the proxy":      {"other.example.com", true},
+		"exempt, and so not":     {"example.com", false},
+		"exempt with its domain": {".com", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			_, port, _ := net.SplitHostPort(w.registry.Host)
+			proxy := &tunnel{to: w.registry.Host}
+			server := httptest.NewServer(proxy)
+			defer server.Close()
+			set := w.pushStream("rhel-9")
+			for _, image := range []*mcfgv1.ImageDigestFormat{&set.OSImage, &set.OSExtensionsImage} {
+				*image = mcfgv1.ImageDigestFormat(strings.Replace(string(*image), w.registry.Host, "example.com:"+port, 1))
+			}
+			w.create(&configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Status: configv1.ProxyStatus{HTTPSProxy: server.URL, NoProxy: tc.noProxy}})
+			w.create(configMap(machineconfiguration.ConfigMapPayload, machineconfiguration.KeyPayload, payload("4.21.0", set)))
+			if !tc.isProxied {
+				w.options.Backoff.Steps = 1
+			}
+			w.mustReconcile()
+			if isRead := w.object() != nil; isRead != tc.isProxied || (len(proxy.asked) > 0) != tc.isProxied {
+				t.Errorf("read %t, the proxy was asked for %v", isRead, proxy.asked)
+			}
+		})
 	}
 }
 
@@ -96,6 +198,44 @@ func TestWhatAStreamCanDoIsRemembered(t *testing.T) {
 		}
 		if object := w.mustReconcile(); len(streams.DecodeTraits(object)) != 1 || len(object.Status.AvailableStreams) != 1 {
 			t.Errorf("%+v", object)
+		}
+	})
+}
+
+func TestImagesThatMachineConfigsNameTellWhatTheyAre(t *testing.T) {
+	w := newWorld(t)
+	set := w.pushStream("debian-12", streams.LabelRuntimes, "crun,runc")
+	mine := w.pushImage("mine", streams.LabelStream, "rhel-10")
+	w.create(configMap(machineconfiguration.ConfigMapStreams, "debian-12", entryOf(set)))
+	generated := builders.MachineConfig("rendered-worker-1", "worker", builders.OSImageURL(w.registry.Host+"/os/other@sha256:"+strings.Repeat("1", 64)))
+	generated.Annotations = map[string]string{machineconfiguration.AnnotationGeneratedByControllerVersion: "1"}
+	w.create(generated)
+	override := builders.MachineConfig("50-mine", "worker", builders.OSImageURL(mine))
+	w.create(override)
+	w.create(builders.MachineConfig("50-tag", "worker", builders.OSImageURL(w.registry.Host+"/mine:1")))
+	object := w.mustReconcile()
+	want := map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10"}}
+	if diff := cmp.Diff(want, streams.DecodeOverrides(object)); diff != "" || problems(object) != "" {
+		t.Error(diff, problems(object))
+	}
+	t.Run("what was known stays while the registry is away", func(t *testing.T) {
+		if err := w.client.Delete(t.Context(), configMap(machineconfiguration.ConfigMapImageLabels)); err != nil {
+			t.Fatal(err)
+		}
+		w.restart()
+		w.registry.Fail(func(*http.Request) int { return http.StatusBadGateway })
+		result, err := w.reconcile()
+		if diff := cmp.Diff(want, streams.DecodeOverrides(w.object())); diff != "" || err != nil || result.RequeueAfter == 0 {
+			t.Error(diff, err, result)
+		}
+	})
+	t.Run("and goes with the MachineConfig", func(t *testing.T) {
+		w.registry.Fail(nil)
+		if err := w.client.Delete(t.Context(), override); err != nil {
+			t.Fatal(err)
+		}
+		if object := w.mustReconcile(); len(streams.DecodeOverrides(object)) > 0 {
+			t.Errorf("annotations %v", object.Annotations)
 		}
 	})
 }

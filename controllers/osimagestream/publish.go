@@ -150,12 +150,15 @@ func (r *reconciler) announceChange(stream *mcfgv1.OSImageStream, before, after 
 }
 
 // writeAnnotations keeps the problems, which are announced when they are new,
-// the traits, and the release of a complete result.
+// the traits, what is known of MachineConfigs' images, and the release of a complete result.
 func (r *reconciler) writeAnnotations(ctx context.Context, stream *mcfgv1.OSImageStream, outcome outcome) error {
 	before := stream.DeepCopy()
 	setAnnotation(stream, machineconfiguration.AnnotationProblems, streams.EncodeProblems(outcome.Problems))
 	if outcome.chosen.Name != "" {
 		setAnnotation(stream, machineconfiguration.AnnotationStreamTraits, streams.EncodeTraits(outcome.Traits))
+	}
+	if outcome.overrides != nil {
+		setAnnotation(stream, machineconfiguration.AnnotationOverrides, streams.EncodeOverrides(outcome.overrides))
 	}
 	if outcome.release != "" {
 		setAnnotation(stream, machineconfiguration.AnnotationReleasePayloadImage, outcome.release)

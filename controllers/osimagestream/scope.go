@@ -25,6 +25,8 @@ type scope struct {
 	platform   platform
 	// wishes of the pools by name.
 	wishes map[string]streams.Request
+	// overrides are images by digest that MachineConfigs name, sorted.
+	overrides []string
 	// wayIn to the registries, and what of it is not right.
 	wayIn    wayIn
 	problems []streams.Problem
@@ -53,7 +55,12 @@ func (r *reconciler) gather(ctx context.Context) (*scope, error) {
 	if s.platform, err = readPlatform(ctx, r.client); err != nil {
 		return nil, err
 	}
-	if s.wishes, err = r.readWishes(ctx); err != nil {
+	var configs mcfgv1.MachineConfigList
+	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+	}
+	s.overrides = overridesOf(configs.Items)
+	if s.wishes, err = r.readWishes(ctx, configs.Items); err != nil {
 		return nil, err
 	}
 	return s, r.gatherWayIn(ctx, s)
@@ -138,11 +145,41 @@ func (r *reconciler) pullSecrets(ctx context.Context) ([]corev1.Secret, error) {
 	return secrets, nil
 }
 
-// readWishes returns which stream each pool asks for.
-func (r *reconciler) readWishes(ctx context.Context) (map[string]streams.Request, error) {
+// readWishes returns which stream each pool asks for. A pool whose OS image a
+// MachineConfig names has no use for one.
+func (r *reconciler) readWishes(ctx context.Context, configs []mcfgv1.MachineConfig) (map[string]streams.Request, error) {
 	var pools mcfgv1.MachineConfigPoolList
 	if err := r.client.List(ctx, &pools); err != nil {
 		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
 	}
-	return streams.Requests(pools.Items), nil
+	isOverridden := map[string]bool{}
+	for i := range configs {
+		isOverridden[configs[i].Name] = configs[i].Annotations[machineconfiguration.AnnotationOSImageURLOverridden] == "true"
+	}
+	wishes := streams.Requests(pools.Items)
+	for i := range pools.Items {
+		if isOverridden[pools.Items[i].Spec.Configuration.Name] {
+			delete(wishes, pools.Items[i].Name)
+		}
+	}
+	return wishes, nil
+}
+
+// overridesOf lists the OS images that MachineConfigs name by digest.
+func overridesOf(configs []mcfgv1.MachineConfig) []string {
+	var images []string
+	for i := range configs {
+		if image := configs[i].Spec.OSImageURL; namesImage(&configs[i]) && streams.DigestOf(image) != "" {
+			images = append(images, image)
+		}
+	}
+	images = slices.Compact(slices.Sorted(slices.Values(images)))
+	return images[:min(len(images), streams.MaxOverrides)]
+}
+
+// namesImage reports whether a MachineConfig names an OS image, and is no rendered
+// one.
+func namesImage(config *mcfgv1.MachineConfig) bool {
+	_, isGenerated := config.Annotations[machineconfiguration.AnnotationGeneratedByControllerVersion]
+	return config.Spec.OSImageURL != "" && !isGenerated
 }

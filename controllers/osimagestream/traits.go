@@ -25,7 +25,7 @@ func (r *reconciler) learnTraits(ctx context.Context, s *scope, outcome *outcome
 			ask = append(ask, string(stream.OSImage))
 		}
 	}
-	results := reader.labels(ctx, ask)
+	results := reader.labels(ctx, append(ask, s.overrides...))
 	for stream, image := range images {
 		result := results[image]
 		if result.err != nil {
@@ -33,6 +33,26 @@ func (r *reconciler) learnTraits(ctx context.Context, s *scope, outcome *outcome
 			log.FromContext(ctx).Info("it is not known yet what a stream can do", "stream", stream, "error", result.err.Error())
 		}
 		outcome.addTraits(stream, s.traitsOf(stream, image, result))
+	}
+	outcome.learnOverrides(ctx, s, results)
+}
+
+// learnOverrides notes what MachineConfigs' images are. One that does not answer
+// stays as it was known, and is asked again unless it does not exist.
+func (o *outcome) learnOverrides(ctx context.Context, s *scope, results map[string]inspection) {
+	o.overrides = map[string]streams.Override{}
+	known := streams.DecodeOverrides(s.existing)
+	for _, image := range s.overrides {
+		digest, result := streams.DigestOf(image), results[image]
+		if result.err == nil {
+			o.overrides[digest] = streams.OverrideOf(result.labels)
+			continue
+		}
+		log.FromContext(ctx).Info("it is not known yet what a MachineConfig's OS image can do", "image", image, "error", result.err.Error())
+		o.hasUnknownTraits = o.hasUnknownTraits || !isGone(result.err)
+		if before, isKnown := known[digest]; isKnown {
+			o.overrides[digest] = before
+		}
 	}
 }
 

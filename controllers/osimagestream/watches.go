@@ -28,6 +28,7 @@ func (r *reconciler) watch(mgr ctrl.Manager) *builder.Builder {
 		Watches(&corev1.ConfigMap{}, enqueueIf(r.isInput)).
 		Watches(&corev1.Secret{}, enqueueIf(r.isCredentials)).
 		Watches(&mcfgv1.MachineOSConfig{}, enqueueIf(always), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcfgv1.MachineConfig{}, enqueueIf(always), builder.WithPredicates(imageChanged)).
 		Watches(&mcfgv1.MachineConfigPool{}, enqueueIf(always), builder.WithPredicates(wishChanged)).
 		WatchesRawSource(source.Func(enqueueOnce))
 	for _, kind := range optionalKinds {
@@ -67,11 +68,21 @@ func (r *reconciler) isCredentials(changed client.Object) bool {
 		(secret.Type == corev1.SecretTypeDockerConfigJson || secret.Type == corev1.SecretTypeDockercfg)
 }
 
-// wishChanged passes pools whose stream another one is, since it decides which
-// streams are in use.
+// wishChanged passes pools whose stream another one is, or whose config, which may
+// do without a stream: both decide which streams are in use.
 var wishChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*mcfgv1.MachineConfigPool), e.ObjectNew.(*mcfgv1.MachineConfigPool)
-		return before.Spec.OSImageStream != after.Spec.OSImageStream
+		return before.Spec.OSImageStream != after.Spec.OSImageStream || before.Spec.Configuration.Name != after.Spec.Configuration.Name
+	},
+}
+
+// imageChanged passes MachineConfigs that name an OS image, or did.
+var imageChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return namesImage(e.Object.(*mcfgv1.MachineConfig)) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return namesImage(e.Object.(*mcfgv1.MachineConfig)) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*mcfgv1.MachineConfig), e.ObjectNew.(*mcfgv1.MachineConfig)
+		return (namesImage(before) || namesImage(after)) && before.Spec.OSImageURL != after.Spec.OSImageURL
 	},
 }

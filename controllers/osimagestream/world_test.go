@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +46,7 @@ type world struct {
 
 func newScheme(t testing.TB) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install, configv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install, configv1.Install, operatorv1alpha1.Install} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -153,8 +154,13 @@ func payload(version string, sets ...streams.Set) string {
 
 // pushRelease pushes a release image whose payload has streams.
 func (w *world) pushRelease(version string, sets ...streams.Set) string {
+	return w.pushReferences(payload(version, sets...))
+}
+
+// pushReferences pushes a release image with a text for its payload.
+func (w *world) pushReferences(text string) string {
 	return w.registry.Push(w.T, "release", registrytest.ImageSpec{Files: map[string]string{
-		"/release-manifests/": "", "/release-manifests/image-references": payload(version, sets...),
+		"/release-manifests/": "", "/release-manifests/image-references": text,
 	}})
 }
 

@@ -35,8 +35,10 @@ const agentUser = "system:serviceaccount:" + machineconfiguration.Namespace + ":
 func TestConfig(t *testing.T) {
 	server := Start(t)
 	admin := newClient(t, server)
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: machineconfiguration.Namespace}})
-	for _, folder := range []string{"rbac", "pools", "policies", "samples"} {
+	for _, namespace := range []string{machineconfiguration.Namespace, "openshift-config"} {
+		create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}
+	for _, folder := range []string{"rbac", "openshift-pull-secret", "pools", "policies", "samples"} {
 		for _, object := range readFolder(t, folder) {
 			create(t, admin, object)
 		}
@@ -49,6 +51,20 @@ func TestConfig(t *testing.T) {
 	}
 	t.Run("agents", func(t *testing.T) { testAgentPolicy(t, server) })
 	t.Run("streams", func(t *testing.T) { testStreamPolicies(t, server) })
+	t.Run("the platform's pull secret", func(t *testing.T) { testPullSecretRights(t, server) })
+}
+
+// testPullSecretRights reads as the controller's ServiceAccount.
+func testPullSecretRights(t *testing.T, server *rest.Config) {
+	config := rest.CopyConfig(server)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + machineconfiguration.Namespace + ":imagemode-controller"}
+	controller := newClient(t, config)
+	for name, isAllowed := range map[string]bool{"pull-secret": true, "other": false} {
+		err := controller.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: name}, &corev1.Secret{})
+		if apierrors.IsNotFound(err) != isAllowed || apierrors.IsForbidden(err) == isAllowed {
+			t.Errorf("Secret %s: allowed %t, error %v", name, isAllowed, err)
+		}
+	}
 }
 
 // testAgentPolicy writes as the agents' ServiceAccount with a token from node-a.

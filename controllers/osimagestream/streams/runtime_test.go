@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,7 +146,7 @@ func TestCheckRuntime(t *testing.T) {
 		"a broken annotation leaves the table": {object: withTraits(`{`), stream: "rhel-10", choice: runc, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckRuntime(tc.object, tc.stream, tc.choice)
+			err := checkRuntime(tc.object, ofStream(tc.object, tc.stream), tc.choice)
 			var missing *RuntimeMissingError
 			if errors.As(err, &missing) != tc.missing || err != nil && !tc.missing {
 				t.Errorf("error %v, want missing %t", err, tc.missing)
@@ -153,7 +154,7 @@ func TestCheckRuntime(t *testing.T) {
 		})
 	}
 	var missing *RuntimeMissingError
-	if err := CheckRuntime(labelled, "debian-13", runc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "a stream with runc (debian-12)") {
+	if err := checkRuntime(labelled, ofStream(labelled, "debian-13"), runc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "a stream with runc (debian-12)") {
 		t.Errorf("the error does not say what to choose: %v", err)
 	}
 }
@@ -193,11 +194,58 @@ func TestCheckConfig(t *testing.T) {
 		"a drop-in without a default runtime": {"rhel-10", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckConfig(nil, tc.stream, config(tc.text))
+			err := checkConfig(nil, ofStream(nil, tc.stream), config(tc.text))
 			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
 				t.Errorf("error %v, want %q", err, tc.failure)
 			}
 		})
+	}
+}
+
+// The images that MachineConfigs name in the place of a stream's.
+func TestCheckImage(t *testing.T) {
+	const (
+		ten    = "registry.example.com/mine/ten@sha256:" + "1111111111111111111111111111111111111111111111111111111111111111"
+		centos = "registry.example.com/mine/centos@sha256:" + "2222222222222222222222222222222222222222222222222222222222222222"
+		nine   = "registry.example.com/mine/nine@sha256:" + "3333333333333333333333333333333333333333333333333333333333333333"
+		bare   = "registry.example.com/mine/bare@sha256:" + "4444444444444444444444444444444444444444444444444444444444444444"
+		own    = "registry.example.com/mine/own@sha256:" + "5555555555555555555555555555555555555555555555555555555555555555"
+	)
+	object := &mcfgv1.OSImageStream{Status: mcfgv1.OSImageStreamStatus{AvailableStreams: sets("rhel-10", "rhel-9")}}
+	object.Annotations = map[string]string{machineconfiguration.AnnotationOverrides: EncodeOverrides(map[string]Override{
+		DigestOf(ten): {Stream: "rhel-10"}, DigestOf(centos): {Stream: "centos-10"}, DigestOf(nine): {Stream: "rhel-9"}, DigestOf(bare): {},
+		DigestOf(own): {Stream: "mine", Runtimes: []string{"crun"}},
+	})}
+	runc, crun := []types.File{dropIn("50-x", encoded(runtimeText("runc")))}, []types.File{dropIn("50-x", encoded(runtimeText("crun")))}
+	for name, tc := range map[string]struct {
+		image   string
+		files   []types.File
+		failure string
+	}{
+		"runc on an image of RHEL 10":         {ten, runc, "OS image " + ten + " has only crun; choose crun there, or a stream with runc (rhel-9)"},
+		"runc on an image of CentOS 10":       {centos, runc, "has only crun"},
+		"runc on an image whose label says":   {own, runc, "has only crun"},
+		"crun on an image of RHEL 10":         {ten, crun, ""},
+		"runc on an image of RHEL 9":          {nine, runc, ""},
+		"runc overridden by crun":             {ten, append(slices.Clone(runc), dropIn("99-y", encoded(runtimeText("crun")))), ""},
+		"an image without the label":          {bare, runc, ""},
+		"an image that was not looked at yet": {"registry.example.com/mine/new@sha256:" + strings.Repeat("6", 64), runc, ""},
+		"no image":                            {"", runc, ""},
+		"a stream's own image":                {"mirror.example.com/x" + digest, runc, "stream \"rhel-10\" has only crun"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckImage(object, tc.image, types.Config{Storage: types.Storage{Files: tc.files}})
+			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+				t.Errorf("error %v, want %q", err, tc.failure)
+			}
+		})
+	}
+	if EncodeOverrides(nil) != "" || len(DecodeOverrides(nil)) != 0 || len(DecodeOverrides(withTraits(""))) != 0 {
+		t.Error("nothing known should be nothing")
+	}
+	want := Override{Stream: "rhel-10", Runtimes: []string{"crun"}}
+	if diff := cmp.Diff(want, OverrideOf(map[string]string{LabelStream: " RHEL-10 ", LabelRuntimes: "crun"})); diff != "" {
+		t.Error(diff)
 	}
 }
 

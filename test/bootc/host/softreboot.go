@@ -8,9 +8,9 @@ import (
 )
 
 // prepareSoftReboot is --soft-reboot: required or auto; empty asks for nothing.
-// It marks the next root in /run/nextroot, as bootc mounts it there. No machine
-// of the local cluster has a systemd that knows soft reboots, so that nothing is
-// capable of one unless a test says so, and the reboot is a full one even then.
+// It marks the next root in /run/nextroot, as bootc mounts it there. Nothing is
+// capable of a soft reboot unless a test says so: of the local cluster's streams
+// one has a systemd that knows them and the other has not.
 func (h *Host) prepareSoftReboot(mode string) error {
 	if mode == "" {
 		return nil

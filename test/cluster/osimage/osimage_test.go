@@ -26,7 +26,7 @@ func TestSelectRecipes(t *testing.T) {
 		names, want []string
 		failure     string
 	}{
-		"the default":            {want: []string{"debian-12"}},
+		"the default":            {want: []string{"debian-12", "debian-13"}},
 		"in the order asked for": {names: []string{"debian-13", "debian-12"}, want: []string{"debian-13", "debian-12"}},
 		"an unknown stream":      {names: []string{"debian-1"}, failure: `OS stream "debian-1" is not known: choose from [debian-12 debian-13]`},
 	}

@@ -44,8 +44,9 @@ var recipes = []recipe{
 	},
 }
 
-// DefaultStreams are built when Options names none.
-var DefaultStreams = []string{"debian-12"}
+// DefaultStreams are built when Options names none; machines are installed with
+// the first one.
+var DefaultStreams = []string{"debian-12", "debian-13"}
 
 // selectRecipes returns the recipes of the named streams in the order asked for.
 func selectRecipes(names []string) ([]recipe, error) {

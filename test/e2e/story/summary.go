@@ -43,6 +43,7 @@ Look around
 Change something
   kubectl edit machineconfig 50-worker-demo      # a new image, then a rollout
   kubectl patch machineconfigpool worker --type merge -p '{"spec":{"paused":true}}'
+  kubectl patch machineconfigpool worker --type merge -p '{"spec":{"osImageStream":{"name":"debian-13"}}}'   # another OS
   kubectl annotate machineosconfig worker machineconfiguration.openshift.io/rebuild=now
 
 Remove everything: make demo-down

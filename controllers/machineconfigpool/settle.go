@@ -1,0 +1,65 @@
+package machineconfigpool
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// DefaultSettle is how long a pool's next config has to stay the same before it is
+// taken: changes that belong together, such as a stream and the payload with its
+// images, or several MachineConfigs, then cost one build and one reboot. They are
+// written within a second or two; nobody notices the wait beside a rollout.
+const DefaultSettle = 2 * time.Second
+
+// longestSettle, times the wait, is how long changes that never end can put a
+// config off.
+const longestSettle = 5
+
+// unsettled is how long to wait for more changes to a pool.
+type unsettled time.Duration
+
+func (u unsettled) Error() string { return "more changes may come within " + time.Duration(u).String() }
+
+// settler holds a pool's next config back until it has stayed the same for a
+// while. It forgets everything with a restart, which only begins the wait again.
+type settler struct {
+	wait  time.Duration
+	clock clock.PassiveClock
+
+	mutex sync.Mutex
+	seen  map[string]sighting
+}
+
+// sighting is the config that a pool is to get next.
+type sighting struct {
+	config string
+	// since is when it was seen first, began when the pool left its present config.
+	since, began time.Time
+}
+
+// remaining says how long to wait before a pool goes from one config to another;
+// zero: not at all. A pool's first config, and a way back to the present one, wait
+// for nothing.
+func (s *settler) remaining(pool, from, to string) time.Duration {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if from == to || from == "" || s.wait == 0 {
+		delete(s.seen, pool)
+		return 0
+	}
+	now := s.clock.Now()
+	next, isKnown := s.seen[pool]
+	if !isKnown {
+		next.began = now
+	}
+	if next.config != to {
+		next.config, next.since = to, now
+	}
+	if s.seen == nil {
+		s.seen = map[string]sighting{}
+	}
+	s.seen[pool] = next
+	return max(0, min(s.wait-now.Sub(next.since), longestSettle*s.wait-now.Sub(next.began)))
+}
