@@ -194,7 +194,7 @@ func (r *Reconciler) carryOut(ctx context.Context, scope *Scope, slot v1alpha1.S
 	switch {
 	case node == nil:
 		return result, nil
-	case slot.Phase == v1alpha1.SlotSoaking:
+	case slot.Phase == v1alpha1.SlotSoaking && !hasRelapsed(scope, slot, node):
 		return result, r.uncordon(ctx, slot, node)
 	case isWithdrawn(scope, slot) && slot.Phase == v1alpha1.SlotDraining:
 		return result, nil
@@ -289,7 +289,7 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		switch node := scope.node(slot); {
 		case slot.Phase == v1alpha1.SlotDraining:
 			look(drainInterval)
-		case slot.Phase == v1alpha1.SlotSoaking && node != nil:
+		case slot.Phase == v1alpha1.SlotSoaking && node != nil && node.isReady():
 			look(soakLeft(scope, slot, node))
 		default:
 			look(deadlineInterval)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -327,5 +328,75 @@ func TestHangingPodsAreExplained(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestANodeThatFallsIllInItsSoakGoesBack: it is cordoned again before it is told.
+func TestANodeThatFallsIllInItsSoakGoesBack(t *testing.T) {
+	c := newCluster(t, 2)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.Image, s.Soak = imageB, &metav1.Duration{Duration: time.Hour}
+	})
+	for range 60 {
+		if slots := c.rollout().Status.Slots; len(slots) == 1 && slots[0].Phase == v1alpha1.SlotSoaking {
+			break
+		}
+		c.rounds(1)
+	}
+	if c.node("worker-1").Spec.Unschedulable {
+		t.Fatal("worker-1 is not back in service in its soak")
+	}
+	node := c.node("worker-1")
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(c.now)
+	if err := c.client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	status := c.rollout().Status
+	if m := c.machines["worker-1"]; m.booted != imageA || m.boots != 3 || c.machines["worker-2"].boots != 1 {
+		t.Errorf("worker-1 runs %s after %d boots, worker-2 has %d", m.booted, m.boots, c.machines["worker-2"].boots)
+	}
+	if len(status.Rejected) != 1 || len(status.Slots) != 0 || c.node("worker-1").Spec.Unschedulable {
+		t.Errorf("status %+v, want the image rejected and the node back in service", status)
+	}
+}
+
+// TestAnOldCacheGivesNoSlot: the cache shows a node as Ready that is not, so that
+// one more could be taken out of service. The API server is asked before.
+func TestAnOldCacheGivesNoSlot(t *testing.T) {
+	c := newCluster(t, 3)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.Image, s.Paused, s.Mode = imageB, true, v1alpha1.RolloutModeStageOnly
+	})
+	c.rounds(5)
+	old := &corev1.NodeList{}
+	if err := c.client.List(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	node := c.node("worker-3")
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	if err := c.client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	c.controller.Client = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if nodes, isNodes := list.(*corev1.NodeList); isNodes {
+			old.DeepCopyInto(nodes)
+			return nil
+		}
+		return w.List(ctx, list, options...)
+	}})
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused, s.Mode = false, v1alpha1.RolloutModeFull })
+	c.reconcile()
+	if slots := c.rollout().Status.Slots; len(slots) > 0 {
+		t.Errorf("slots %+v, though a node is down and one is allowed to be", slots)
+	}
+	old.Items[2] = *node // the cache has caught up, and the node is back
+	old.Items[2].Status.Conditions[0].Status = corev1.ConditionTrue
+	if err := c.client.Status().Update(t.Context(), old.Items[2].DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	c.reconcile()
+	if slots := c.rollout().Status.Slots; len(slots) != 1 {
+		t.Errorf("slots %+v, want one", slots)
 	}
 }
