@@ -107,6 +107,17 @@ bench-builder: build ## The builder against buildah on this machine, medians of 
 	$(CLUSTER_GO) build -o $(CURDIR)/bin/bench-registry ./registryserver
 	$(GO) run ./test/bench/builder -registry bin/bench-registry -tool bin/bench-tool
 
+.PHONY: bench-rollout
+bench-rollout: packages ## Time out of service, staged first and pulled after the drain, on the local cluster (make cluster-up)
+	$(CLUSTER) images
+	$(GO) run ./test/bench/rollout
+
+SCALE_NODES ?= 5000
+
+.PHONY: bench-rollout-scale
+bench-rollout-scale: openshift-crds packages binaries ## A rollout to 5000 simulated nodes: memory, waits, writes (SCALE_NODES)
+	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Scale -benchtime=1x ./rollout/agent -args -scale.nodes=$(SCALE_NODES)
+
 ##@ Build
 
 .PHONY: build

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,9 @@ func newCluster(t failer, nodes int) *cluster {
 	t.Helper()
 	return newClusterOn(t, nodes, fake.NewClientBuilder().WithScheme(newScheme(t)).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}).
+		WithIndex(&corev1.Node{}, "spec.unschedulable", func(object client.Object) []string {
+			return []string{strconv.FormatBool(object.(*corev1.Node).Spec.Unschedulable)}
+		}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
 		Build())
 }

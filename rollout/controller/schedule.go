@@ -127,7 +127,7 @@ func grantSlots(scope *Scope) []v1alpha1.Slot {
 	var grants []v1alpha1.Slot
 	for _, node := range candidates(turn, out) {
 		isOut := out[node.Name]
-		if held >= allowed || (!isOut && len(out) >= allowed) {
+		if held >= allowed || (!isOut && len(out) >= allowed) || len(grants) >= maxGrants {
 			break
 		}
 		if !turn.isUp(node) {
