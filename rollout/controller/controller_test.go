@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -346,11 +347,7 @@ func TestANodeThatFallsIllInItsSoakGoesBack(t *testing.T) {
 	if c.node("worker-1").Spec.Unschedulable {
 		t.Fatal("worker-1 is not back in service in its soak")
 	}
-	node := c.node("worker-1")
-	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(c.now)
-	if err := c.client.Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	c.ail("worker-1", true)
 	c.settle()
 	status := c.rollout().Status
 	if m := c.machines["worker-1"]; m.booted != imageA || m.boots != 3 || c.machines["worker-2"].boots != 1 {
@@ -400,5 +397,43 @@ func TestAnOldCacheGivesNoSlot(t *testing.T) {
 				t.Errorf("slots %+v, want none", slots)
 			}
 		})
+	}
+}
+
+// TestANodeThatChangesItsPoolInASlotFinishes: another rollout selects the node
+// meanwhile, and gets it afterwards.
+func TestANodeThatChangesItsPoolInASlotFinishes(t *testing.T) {
+	c := newCluster(t, 2)
+	c.create(&v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other-uid", Generation: 1}, Spec: v1alpha1.ImageRolloutSpec{
+		Image: imageC, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}},
+	}})
+	c.to(imageB)
+	for range 60 {
+		if slots := c.rollout().Status.Slots; len(slots) == 1 && slots[0].Phase == v1alpha1.SlotBooting {
+			break
+		}
+		c.rounds(1)
+	}
+	node := c.node("worker-1")
+	node.Labels["pool"] = "other"
+	if err := c.client.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	other := ctrl.Request{NamespacedName: client.ObjectKey{Name: "other"}}
+	if _, err := c.controller.Reconcile(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.image("worker-1").Spec; got.Rollout != "worker" || got.DesiredImage != imageB {
+		t.Fatalf("the other rollout has taken the node in its slot: %+v", got)
+	}
+	c.settle()
+	if m := c.machines["worker-1"]; m.booted != imageB || c.node("worker-1").Spec.Unschedulable {
+		t.Errorf("worker-1 runs %s, unschedulable %t", m.booted, c.node("worker-1").Spec.Unschedulable)
+	}
+	if _, err := c.controller.Reconcile(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.image("worker-1"); got == nil || got.Spec.Rollout != "other" {
+		t.Errorf("afterwards the node is not the other rollout's: %+v", got)
 	}
 }
