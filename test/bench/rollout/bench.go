@@ -60,13 +60,12 @@ func (b *bench) measure(ctx context.Context, c change) error {
 		if err := b.update(ctx, worker, image, c.isPulledAfterDrain); err != nil {
 			return err
 		}
-		outages := b.Workers.Outages()[worker]
-		if len(outages) != before+1 {
-			return fmt.Errorf("%s was out of service %d times, want once", worker, len(outages)-before)
+		took, err := b.AwaitOutages(ctx, worker, before+1)
+		if err != nil {
+			return err
 		}
-		took := outages[before].Seconds()
-		fmt.Printf("%s: %.1f s\n", worker, took)
-		b.took[c.name()] = append(b.took[c.name()], took)
+		fmt.Printf("%s: %.1f s\n", worker, took.Seconds())
+		b.took[c.name()] = append(b.took[c.name()], took.Seconds())
 	}
 	return nil
 }
