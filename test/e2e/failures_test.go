@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -49,11 +52,12 @@ func TestFailures(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	image := f.derive(t, nil, slowBytes)
+	image := f.derive(t, delivered(t), slowBytes)
 	part(t, "while an image is downloaded", func(t *testing.T) { f.testDownloads(t, image) })
 	part(t, "power is cut after staging", func(t *testing.T) { f.testPowerCut(t, image) })
 	part(t, "a token of an agent", f.testToken)
 	part(t, "a drain that is blocked, and a controller that is ended", func(t *testing.T) { f.testDrain(t, image) })
+	part(t, "a file of the image that is edited", func(t *testing.T) { f.testDrift(t, image) })
 	part(t, "an image whose kubelet does not start", func(t *testing.T) { f.testBrokenImage(t, image) })
 	part(t, "a cluster with one node", f.testSingleNode)
 	must(t, f.DeleteRollout(inTime(t)))
@@ -229,6 +233,37 @@ func (f *failures) testDrain(t *testing.T, image string) {
 		if count != before[worker]+1 {
 			t.Errorf("%s rebooted %d times, want once", worker, count-before[worker])
 		}
+	}
+}
+
+// deliveredFile is a file of the image that its manifest names.
+const deliveredFile, deliveredText = "/etc/imagemode-failures.conf", "as delivered\n"
+
+// delivered is the file, with the manifest that the builder writes.
+func delivered(t *testing.T) map[string]string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(deliveredText))
+	manifest, err := json.Marshal([]map[string]any{{"path": deliveredFile, "mode": "0644", "sha256": hex.EncodeToString(sum[:])}})
+	must(t, err)
+	return map[string]string{deliveredFile: deliveredText, "/usr/lib/imagemode/files.json": string(manifest)}
+}
+
+// testDrift: an edited file is named, and put right when that is wished for.
+func (f *failures) testDrift(t *testing.T, image string) {
+	ctx := inTime(t)
+	_, err := f.Cluster.Exec(ctx, f.second, "sh", "-c", "echo edited >"+deliveredFile)
+	must(t, err)
+	must(t, f.KillAgent(ctx, f.second)) // it looks when it starts, then every ten minutes
+	drifted, err := f.RolloutCondition(ctx, v1alpha1.ConditionDegraded, metav1.ConditionTrue, "NodeDrifted")
+	must(t, err)
+	if !strings.Contains(drifted.Message, f.second) || !strings.Contains(drifted.Message, deliveredFile) {
+		t.Errorf("Degraded does not name node and file: %s", drifted.Message)
+	}
+	f.apply(t, image, func(spec *v1alpha1.ImageRolloutSpec) { spec.Drift = v1alpha1.DriftCorrect })
+	_, err = f.RolloutCondition(ctx, v1alpha1.ConditionDegraded, metav1.ConditionFalse, "AsExpected")
+	must(t, err)
+	if got := inMachine(t, f.Story, f.second, "cat", deliveredFile); got+"\n" != deliveredText {
+		t.Errorf("the file holds %q, want %q", got, deliveredText)
 	}
 }
 
