@@ -116,6 +116,17 @@ bench-cluster: openshift-crds packages ## On the local cluster: from a MachineCo
 	$(CLUSTER) images
 	$(GO) run ./test/bench/cluster
 
+.PHONY: bench-rollout
+bench-rollout: packages ## Time out of service, staged first and pulled after the drain, on the local cluster (make cluster-up)
+	$(CLUSTER) images
+	$(GO) run ./test/bench/rollout
+
+SCALE_NODES ?= 5000
+
+.PHONY: bench-rollout-scale
+bench-rollout-scale: openshift-crds packages binaries ## A rollout to 5000 simulated nodes: memory, waits, writes (SCALE_NODES)
+	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Scale -benchtime=1x ./rollout/agent -args -scale.nodes=$(SCALE_NODES)
+
 ##@ Build
 
 .PHONY: build

@@ -167,7 +167,7 @@ func whenBusy(in Inputs) *Decision {
 	if in.Busy == "" && in.Host != nil {
 		return nil
 	}
-	return &Decision{Action: Report, Reason: ReasonBusy, Message: "bootc does not answer, its last known status is shown: " + in.Busy, Again: 10 * time.Second}
+	return &Decision{Action: Report, Reason: ReasonBusy, Message: "bootc does not answer, its last known status is shown: " + in.Busy + "; see whether another bootc or rpm-ostree runs on the node", Again: 10 * time.Second}
 }
 
 func whenNotManageable(in Inputs) *Decision {
@@ -204,7 +204,7 @@ func whenToldToGoBack(in Inputs) *Decision {
 		return &Decision{Action: Report, Reason: ReasonNoWayBack, Message: "the node was told to go back from an image that it does not run"}
 	}
 	if why := whyStay(wayBackOf(in)); why != "" {
-		return &Decision{Action: Report, Reason: ReasonNoWayBack, Message: "the node cannot go back to the image before: " + why}
+		return &Decision{Action: Report, Reason: ReasonNoWayBack, Message: "the node cannot go back to the image before: " + why + "; boot that one by hand, or set another image"}
 	}
 	return &Decision{Action: GoBack, Reason: ReasonGoingBack, Message: "the node is going down to boot the image before", Again: 10 * time.Second}
 }
@@ -232,7 +232,7 @@ func whenPermanent(in Inputs) *Decision {
 	if last == nil || !last.Permanent {
 		return nil
 	}
-	return &Decision{Action: Report, Reason: string(last.Class), Message: last.Message + "; not tried again until the image or retryToken changes"}
+	return &Decision{Action: Report, Reason: string(last.Class), Message: cause(last) + "; not tried again until the image or retryToken changes: " + adviceOf[last.Class]}
 }
 
 func whenBackingOff(in Inputs) *Decision {
@@ -243,7 +243,7 @@ func whenBackingOff(in Inputs) *Decision {
 	due := last.Time.Add(retryAfter(in.Node, last.Failures))
 	return &Decision{
 		Action: Report, Reason: string(last.Class), Again: max(due.Sub(in.Now), time.Second),
-		Message: fmt.Sprintf("%s; failed %d times, next try at %s", last.Message, last.Failures, due.UTC().Format(time.RFC3339)),
+		Message: fmt.Sprintf("%s; failed %d times, next try at %s: %s", cause(last), last.Failures, due.UTC().Format(time.RFC3339), adviceOf[last.Class]),
 	}
 }
 
@@ -290,7 +290,7 @@ func waitForSecret(in Inputs) *Decision {
 	if in.Secret != nil {
 		state = "is on the node with an earlier content"
 	}
-	return &Decision{Action: Report, Reason: ReasonWaitingForSecret, Message: "the pull secret of rollout " + in.Spec.Rollout + " " + state, Again: 5 * time.Second}
+	return &Decision{Action: Report, Reason: ReasonWaitingForSecret, Message: "the pull secret of rollout " + in.Spec.Rollout + " " + state + ", it comes within minutes: else see Secret imagemode-node-pull and the agent's pod", Again: 5 * time.Second}
 }
 
 func whenUnlocked(in Inputs) *Decision {
@@ -310,14 +310,14 @@ func whenStaged(in Inputs) *Decision {
 	case in.Host.Status.Staged.DownloadOnly:
 		return &Decision{Action: Report, Reason: ReasonStaged, Message: "the image is staged and locked"}
 	}
-	return &Decision{Action: Report, Reason: ReasonStagedUnlocked, Message: "the image is staged; this bootc (before 1.12) cannot lock it, any reboot boots it"}
+	return &Decision{Action: Report, Reason: ReasonStagedUnlocked, Message: "the image is staged; this bootc (before 1.12) cannot lock it, any reboot boots it: do not reboot the node by hand"}
 }
 
 func whenInhibited(in Inputs) *Decision {
 	if in.Inhibitor == "" {
 		return nil
 	}
-	return &Decision{Action: Report, Reason: ReasonInhibited, Message: "the reboot is held back on the node by " + in.Inhibitor}
+	return &Decision{Action: Report, Reason: ReasonInhibited, Message: "the reboot is held back on the node by " + in.Inhibitor + "; end that, or wait for it (systemd-inhibit --list)"}
 }
 
 func whenLocked(in Inputs) *Decision {

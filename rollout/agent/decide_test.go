@@ -207,3 +207,49 @@ func TestRetryAfterGrowsAndSpreads(t *testing.T) {
 		t.Error("two nodes come back at the same moment")
 	}
 }
+
+// TestWhatANodeIsStuckInSaysWhatToDo: the NodeImage's name is the node's, and the
+// condition has the time.
+func TestWhatANodeIsStuckInSaysWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		in        Inputs
+		why, todo string
+	}{
+		"bootc does not answer":       {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Busy = "took longer than 30s" }), "took longer than 30s", "see whether another bootc"},
+		"it is no bootc host":         {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Host.Status.Booted = nil }), "not booted from a container image", "install it with bootc"},
+		"packages were layered":       {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Host.Status.Booted.Incompatible = true }), "layered", "rpm-ostree reset"},
+		"its pull secret is missing":  {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash = "x" }), "has not arrived", "see Secret imagemode-node-pull"},
+		"something inhibits a reboot": {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Inhibitor = "backup (process 7): nightly" }), "backup (process 7)", "systemd-inhibit --list"},
+		"it cannot go back":           {inputs(v1alpha1.PhaseRolledBack, booted(imageB), intent("boot-0", true, time.Hour)), "rollback entry", "boot that one by hand"},
+		"its bootc cannot lock":       {inputs(v1alpha1.PhaseStaged, staged(imageB, false), func(in *Inputs) { in.Features.UpgradeLocks = false }), "cannot lock", "do not reboot"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := decide(test.in)
+			if !strings.Contains(got.Message, test.why) || !strings.Contains(got.Message, test.todo) {
+				t.Errorf("%s: %q, want why (%q) and what to do (%q)", got.Reason, got.Message, test.why, test.todo)
+			}
+		})
+	}
+	for class, advice := range adviceOf {
+		for _, permanent := range []bool{false, true} {
+			in := inputs(v1alpha1.PhaseStaged, attempt(class, 3, permanent, time.Second))
+			in.Attempt.Message = strings.Repeat("what bootc said ", 60)
+			if got := decide(in); !strings.HasSuffix(got.Message, advice) || advice == "" || len(got.Message) > 1024 {
+				t.Errorf("%s: %d bytes, %q", class, len(got.Message), got.Message)
+			}
+		}
+	}
+}
+
+func TestEveryClassHasAdvice(t *testing.T) {
+	for _, class := range []v1alpha1.FailureClass{
+		v1alpha1.FailureRegistry, v1alpha1.FailureAuthentication, v1alpha1.FailureImageGone, v1alpha1.FailureImageInvalid, v1alpha1.FailureSignature,
+		v1alpha1.FailureWrongArchitecture, v1alpha1.FailureDiskFull, v1alpha1.FailureHostDrift, v1alpha1.FailureEnvironment,
+		v1alpha1.FailureFinalizeFailed, v1alpha1.FailureRolledBack, v1alpha1.FailureInternal,
+	} {
+		if adviceOf[class] == "" {
+			t.Errorf("nothing is said about %s", class)
+		}
+	}
+}

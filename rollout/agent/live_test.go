@@ -89,6 +89,21 @@ func TestLiveContentIsTakenOverWithoutAReboot(t *testing.T) {
 	}
 }
 
+// TestLiveContentFollowsAfterEachBoot: a node that went back has the /etc of that
+// time, also if its record says that it has the content.
+func TestLiveContentFollowsAfterEachBoot(t *testing.T) {
+	b := newBench(t)
+	b.takes(site("one"))
+	b.pass()
+	b.machine.files[anchor] = []byte("as it was before")
+	b.machine.reboot()
+	b.startAgent(b.agent.options.PullSecretDir)
+	b.pass()
+	if got := string(b.machine.files[anchor]); got != "one" {
+		t.Errorf("after a boot the file holds %q", got)
+	}
+}
+
 func TestLiveContentThatCannotBeAppliedIsSaid(t *testing.T) {
 	tests := map[string]struct {
 		live *v1alpha1.LiveContent

@@ -63,9 +63,10 @@ type memory struct {
 	failed   []v1alpha1.Attempt
 	// liveHash is that of the live content that was applied in this process.
 	liveHash string
-	// survey is from surveyed on.
-	survey   survey
-	surveyed time.Time
+	// survey is from surveyed on; hasCorrected: files were put right in it.
+	survey       survey
+	surveyed     time.Time
+	hasCorrected bool
 	// seeded is set once attempt and failed were taken over from the API.
 	seeded bool
 }

@@ -42,16 +42,18 @@ type survey struct {
 	isLow bool
 }
 
-// isSurveyDue: after a start, a boot, and from time to time.
+// isSurveyDue: after a start, a boot, from time to time, and at once when files
+// are to be put right from now on.
 func (a *Agent) isSurveyDue(in Inputs) bool {
 	since := in.Now.Sub(a.memory.surveyed)
-	return a.memory.surveyed.IsZero() || since < 0 || since >= surveyInterval
+	isNewlyWanted := in.Spec.CorrectDrift && !a.memory.hasCorrected && len(a.memory.survey.drifted) > 0
+	return a.memory.surveyed.IsZero() || since < 0 || since >= surveyInterval || isNewlyWanted
 }
 
 // look makes a survey. What cannot be seen is logged and counts as nothing: it
 // says nothing about the image.
 func (a *Agent) look(ctx context.Context, in Inputs) {
-	a.memory.surveyed = in.Now
+	a.memory.surveyed, a.memory.hasCorrected = in.Now, in.Spec.CorrectDrift
 	a.memory.survey = survey{
 		drifted:   a.findDrift(ctx, in),
 		rivals:    a.findRivals(ctx),

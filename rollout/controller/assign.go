@@ -4,8 +4,13 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// defaultConcurrentStaging stands in where the field was never defaulted.
-const defaultConcurrentStaging = 10
+const (
+	// defaultConcurrentStaging stands in where the field was never defaulted.
+	defaultConcurrentStaging = 10
+	// maxAssignments is how many nodes one pass tells to download: orders to boot
+	// do not wait for hundreds of them.
+	maxAssignments = 50
+)
 
 // assignImages says what each node's NodeImage is to be.
 func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
@@ -118,5 +123,5 @@ func stagingTokens(scope *Scope) int {
 			tokens--
 		}
 	}
-	return max(tokens, 0)
+	return min(max(tokens, 0), maxAssignments)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -27,6 +28,7 @@ var hopeless = []v1alpha1.FailureClass{v1alpha1.FailureSignature, v1alpha1.Failu
 // nodeFailure is one node that the image does not work on.
 type nodeFailure struct {
 	node, why string
+	since     metav1.Time
 	// isHopeless: one such node is enough.
 	isHopeless bool
 }
@@ -37,9 +39,9 @@ func failedNodes(s *Scope) []nodeFailure {
 	var failed []nodeFailure
 	for _, node := range s.selected() {
 		if failure := node.failure(s.target(), s.Rollout.Spec.RetryToken); failure != nil {
-			failed = append(failed, nodeFailure{node.Name, string(failure.Class), slices.Contains(hopeless, failure.Class)})
+			failed = append(failed, nodeFailure{node.Name, string(failure.Class), failure.Time, slices.Contains(hopeless, failure.Class)})
 		} else if why := slotFailure(s, node); why != "" {
-			failed = append(failed, nodeFailure{node: node.Name, why: why})
+			failed = append(failed, nodeFailure{node: node.Name, why: why, since: s.slot(node.Node).Since})
 		}
 	}
 	return failed
@@ -53,12 +55,12 @@ func slotFailure(s *Scope, node *Node) string {
 	}
 	switch {
 	case slot.Phase == v1alpha1.SlotRollingBack:
-		return "GateNotMet"
+		return "RollingBack"
 	case slot.Phase == v1alpha1.SlotBooting && isOverdue(s, *slot) && !node.isUpdated(slot.Image):
 		return "RebootTimeout"
 	case slot.Phase == v1alpha1.SlotBooting && hasArrived(*slot, node) && isPastRollbackDeadline(s, *slot):
 		return "GateNotMet"
-	case slot.Phase == v1alpha1.SlotSoaking && isPastRollbackDeadline(s, *slot) && !node.isReady():
+	case isUnwell(s, *slot, node):
 		return "NotReady"
 	}
 	return ""
@@ -119,7 +121,7 @@ func rejected(s *Scope) []v1alpha1.RejectedImage {
 	_, digest, _ := strings.Cut(s.target(), "@")
 	entries = append(slices.Clone(entries), v1alpha1.RejectedImage{
 		Digest: digest, RetryToken: s.Rollout.Spec.RetryToken, Nodes: int32(len(failed)),
-		Reason: clip("the image failed on " + nameFailures(failed)), Time: metav1.NewTime(s.Now),
+		Reason: clip("it failed on " + nameFailures(failed)), Time: metav1.NewTime(s.Now),
 	})
 	return entries[max(len(entries)-maxRejected, 0):]
 }
@@ -130,18 +132,19 @@ func holdWhenRejected(s *Scope) Hold {
 	if entry := rejection(s); entry != nil {
 		reason = entry.Reason
 	} else if failed := failedNodes(s); isBudgetSpent(s, failed) {
-		reason = "the image failed on " + nameFailures(failed)
+		reason = "it failed on " + nameFailures(failed)
 	}
 	if reason == "" {
 		return Hold{}
 	}
-	return Hold{"ImageRejected", reason + "; no further node gets it: set another image, or another spec.retryToken to try again"}
+	_, digest, _ := strings.Cut(s.target(), "@")
+	return Hold{"ImageRejected", advise("image "+digest+": "+reason, "no further node gets it: set another image, or another spec.retryToken to try again")}
 }
 
 func nameFailures(failed []nodeFailure) string {
 	var names []string
 	for _, failure := range failed {
-		names = append(names, fmt.Sprintf("%s (%s)", failure.node, failure.why))
+		names = append(names, fmt.Sprintf("%s (%s, since %s)", failure.node, failure.why, failure.since.UTC().Format(time.RFC3339)))
 	}
 	return list(names)
 }

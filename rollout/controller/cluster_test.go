@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,6 +78,8 @@ type testMachine struct {
 	rollbacks map[string]int
 	// isUnhealthyOn is the image on which the condition AppHealthy is False.
 	isUnhealthyOn string
+	// isIll: the kubelet says that the node is not Ready, until it reboots.
+	isIll bool
 }
 
 // newScheme holds no more kinds than are used: the client in memory goes through
@@ -96,6 +99,9 @@ func newCluster(t failer, nodes int) *cluster {
 	t.Helper()
 	return newClusterOn(t, nodes, fake.NewClientBuilder().WithScheme(newScheme(t)).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}).
+		WithIndex(&corev1.Node{}, "spec.unschedulable", func(object client.Object) []string {
+			return []string{strconv.FormatBool(object.(*corev1.Node).Spec.Unschedulable)}
+		}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
 		Build())
 }
@@ -372,7 +378,7 @@ func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 	default:
 		m.booted, m.previous = m.leaving, m.booted
 	}
-	m.boots, m.isDown, m.staged, m.leaving, m.meddled = m.boots+1, true, "", "", false
+	m.boots, m.isDown, m.staged, m.leaving, m.meddled, m.isIll = m.boots+1, true, "", "", false, false
 	c.kubelet(name)
 }
 
@@ -388,6 +394,9 @@ func (c *cluster) kubelet(name string) {
 	} else {
 		node.Status.NodeInfo.BootID = fmt.Sprintf("boot-%d", m.boots)
 	}
+	if m.isIll {
+		status = corev1.ConditionFalse
+	}
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = status, metav1.NewTime(c.now)
 	node.Status.Conditions[1].Status = corev1.ConditionTrue
 	if m.isUnhealthyOn == m.booted {
@@ -395,6 +404,15 @@ func (c *cluster) kubelet(name string) {
 	}
 	if err := c.client.Status().Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
+	}
+}
+
+// ail has the kubelet of a node that is up find it not Ready, or Ready again.
+func (c *cluster) ail(name string, isIll bool) {
+	c.t.Helper()
+	if m := c.machines[name]; !m.isDown && m.isIll != isIll {
+		m.isIll = isIll
+		c.kubelet(name)
 	}
 }
 

@@ -39,6 +39,8 @@ type Reconciler struct {
 
 	// written is when the status of a rollout was written last, by name.
 	written map[string]time.Time
+	// parallel is how many requests are under way at a time; 0: one.
+	parallel int
 }
 
 const (
@@ -114,30 +116,6 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *
 	return scope, nil
 }
 
-// grant gives slots on what the cache shows; before one is given it looks once
-// more, past the cache, and that answer counts. It returns the scope as it will
-// be when the slots that are left are written.
-func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress) (*Scope, Schedule, error) {
-	next := scope.after(progress.slots, progress.skipped)
-	answer := schedule(next)
-	if len(answer.Grants) == 0 {
-		return next, answer, nil
-	}
-	live, err := r.gather(ctx, r.Live, scope.Rollout, scope.PullSecretHash, scope.Problem)
-	if err != nil {
-		return nil, Schedule{}, err
-	}
-	next = live.after(progress.slots, progress.skipped)
-	answer = schedule(next)
-	if grantsControlPlane(next, answer.Grants) {
-		if next.Cluster.Etcd, err = r.readEtcd(ctx); err != nil {
-			return nil, Schedule{}, err
-		}
-		answer = schedule(next)
-	}
-	return next, answer, nil
-}
-
 // progress is what came of carrying out the slots.
 type progress struct {
 	slots   []v1alpha1.Slot
@@ -150,19 +128,19 @@ type progress struct {
 // not be changed stays as it is.
 func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map[string]error) progress {
 	answer := progress{skipped: stillSkipped(scope)}
-	for _, slot := range scope.Rollout.Status.Slots {
-		node := scope.node(slot)
-		result, err := r.carryOut(ctx, scope, slot, node)
-		if err = errors.Join(err, failed[slot.Node]); err != nil {
+	slots := scope.Rollout.Status.Slots
+	done := make([]carriedOut, len(slots))
+	r.inParallel(len(slots), func(i int) { done[i] = r.carryOutSlot(ctx, scope, slots[i]) })
+	for i, slot := range slots {
+		node, result, next := scope.node(slot), done[i].outcome, done[i].next
+		if err := errors.Join(done[i].err, failed[slot.Node]); err != nil {
 			failed[slot.Node] = err
 			answer.slots = append(answer.slots, slot)
 			continue
 		}
-		next := advance(scope, slot, node, result)
 		if node != nil && isSkipped(scope, slot, result) {
 			answer.skipped = withSkipped(answer.skipped, scope, slot, result)
 		}
-		next = r.putBack(ctx, scope, slot, next, node, failed)
 		if step := stepEvent(node, slot, next); step != nil {
 			answer.steps = append(answer.steps, *step)
 		}
@@ -173,18 +151,38 @@ func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map
 	return answer
 }
 
+// carriedOut is what came of one slot.
+type carriedOut struct {
+	next    *v1alpha1.Slot
+	outcome outcome
+	err     error
+}
+
+// carryOutSlot carries out one, and what follows at once.
+func (r *Reconciler) carryOutSlot(ctx context.Context, scope *Scope, slot v1alpha1.Slot) carriedOut {
+	node := scope.node(slot)
+	result, err := r.carryOut(ctx, scope, slot, node)
+	if err != nil {
+		return carriedOut{err: err}
+	}
+	next := advance(scope, slot, node, result)
+	if next, err = r.putBack(ctx, scope, slot, next, node); err != nil {
+		return carriedOut{err: err}
+	}
+	return carriedOut{next, result, nil}
+}
+
 // putBack uncordons a node that has just come to that phase, and frees its slot
 // if nothing is left to wait for: to uncordon needs no record beforehand, since
 // our mark on the node says that the cordon is ours.
-func (r *Reconciler) putBack(ctx context.Context, scope *Scope, before v1alpha1.Slot, slot *v1alpha1.Slot, node *Node, failed map[string]error) *v1alpha1.Slot {
+func (r *Reconciler) putBack(ctx context.Context, scope *Scope, before v1alpha1.Slot, slot *v1alpha1.Slot, node *Node) (*v1alpha1.Slot, error) {
 	if slot == nil || node == nil || slot.Phase != v1alpha1.SlotSoaking || before.Phase == v1alpha1.SlotSoaking {
-		return slot
+		return slot, nil
 	}
 	if err := r.uncordon(ctx, *slot, node); err != nil {
-		failed[slot.Node] = err
-		return slot
+		return nil, err
 	}
-	return advance(scope, *slot, node, outcome{wasUnschedulable: slot.WasUnschedulable})
+	return advance(scope, *slot, node, outcome{wasUnschedulable: slot.WasUnschedulable}), nil
 }
 
 // carryOut does what the phase of the slot is about. That an agent may boot is
@@ -194,7 +192,7 @@ func (r *Reconciler) carryOut(ctx context.Context, scope *Scope, slot v1alpha1.S
 	switch {
 	case node == nil:
 		return result, nil
-	case slot.Phase == v1alpha1.SlotSoaking:
+	case slot.Phase == v1alpha1.SlotSoaking && !hasRelapsed(scope, slot, node):
 		return result, r.uncordon(ctx, slot, node)
 	case isWithdrawn(scope, slot) && slot.Phase == v1alpha1.SlotDraining:
 		return result, nil
@@ -289,7 +287,7 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		switch node := scope.node(slot); {
 		case slot.Phase == v1alpha1.SlotDraining:
 			look(drainInterval)
-		case slot.Phase == v1alpha1.SlotSoaking && node != nil:
+		case slot.Phase == v1alpha1.SlotSoaking && node != nil && node.isReady():
 			look(soakLeft(scope, slot, node))
 		default:
 			look(deadlineInterval)

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -327,5 +329,111 @@ func TestHangingPodsAreExplained(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestANodeThatFallsIllInItsSoakGoesBack: it is cordoned again before it is told.
+func TestANodeThatFallsIllInItsSoakGoesBack(t *testing.T) {
+	c := newCluster(t, 2)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.Image, s.Soak = imageB, &metav1.Duration{Duration: time.Hour}
+	})
+	for range 60 {
+		if slots := c.rollout().Status.Slots; len(slots) == 1 && slots[0].Phase == v1alpha1.SlotSoaking {
+			break
+		}
+		c.rounds(1)
+	}
+	if c.node("worker-1").Spec.Unschedulable {
+		t.Fatal("worker-1 is not back in service in its soak")
+	}
+	c.ail("worker-1", true)
+	c.settle()
+	status := c.rollout().Status
+	if m := c.machines["worker-1"]; m.booted != imageA || m.boots != 3 || c.machines["worker-2"].boots != 1 {
+		t.Errorf("worker-1 runs %s after %d boots, worker-2 has %d", m.booted, m.boots, c.machines["worker-2"].boots)
+	}
+	if len(status.Rejected) != 1 || len(status.Slots) != 0 || c.node("worker-1").Spec.Unschedulable {
+		t.Errorf("status %+v, want the image rejected and the node back in service", status)
+	}
+}
+
+// TestAnOldCacheGivesNoSlot: what the cache does not show yet keeps a node from
+// being taken out of service all the same.
+func TestAnOldCacheGivesNoSlot(t *testing.T) {
+	tests := map[string]func(*cluster){
+		"another node was cordoned, and one may be out of service": func(c *cluster) { c.administer("worker-2", true) },
+		"the node whose turn it is has gone down": func(c *cluster) {
+			node := c.node("worker-1")
+			node.Status.Conditions[0].Status = corev1.ConditionUnknown
+			if err := c.client.Status().Update(context.Background(), node); err != nil {
+				t.Fatal(err)
+			}
+			c.machines["worker-1"].isDown = true
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 2)
+			c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+				s.Image, s.Paused, s.Mode = imageB, true, v1alpha1.RolloutModeStageOnly
+			})
+			c.rounds(5)
+			old := &corev1.NodeList{}
+			if err := c.client.List(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			change(c)
+			c.controller.Client = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if nodes, isNodes := list.(*corev1.NodeList); isNodes {
+					old.DeepCopyInto(nodes)
+					return nil
+				}
+				return w.List(ctx, list, options...)
+			}})
+			c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused, s.Mode = false, v1alpha1.RolloutModeFull })
+			c.reconcile()
+			if slots := c.rollout().Status.Slots; len(slots) > 0 {
+				t.Errorf("slots %+v, want none", slots)
+			}
+		})
+	}
+}
+
+// TestANodeThatChangesItsPoolInASlotFinishes: another rollout selects the node
+// meanwhile, and gets it afterwards.
+func TestANodeThatChangesItsPoolInASlotFinishes(t *testing.T) {
+	c := newCluster(t, 2)
+	c.create(&v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other-uid", Generation: 1}, Spec: v1alpha1.ImageRolloutSpec{
+		Image: imageC, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}},
+	}})
+	c.to(imageB)
+	for range 60 {
+		if slots := c.rollout().Status.Slots; len(slots) == 1 && slots[0].Phase == v1alpha1.SlotBooting {
+			break
+		}
+		c.rounds(1)
+	}
+	node := c.node("worker-1")
+	node.Labels["pool"] = "other"
+	if err := c.client.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	other := ctrl.Request{NamespacedName: client.ObjectKey{Name: "other"}}
+	if _, err := c.controller.Reconcile(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.image("worker-1").Spec; got.Rollout != "worker" || got.DesiredImage != imageB {
+		t.Fatalf("the other rollout has taken the node in its slot: %+v", got)
+	}
+	c.settle()
+	if m := c.machines["worker-1"]; m.booted != imageB || c.node("worker-1").Spec.Unschedulable {
+		t.Errorf("worker-1 runs %s, unschedulable %t", m.booted, c.node("worker-1").Spec.Unschedulable)
+	}
+	if _, err := c.controller.Reconcile(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.image("worker-1"); got == nil || got.Spec.Rollout != "other" {
+		t.Errorf("afterwards the node is not the other rollout's: %+v", got)
 	}
 }

@@ -3,10 +3,13 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -54,6 +57,25 @@ func (t *turn) isWithoutOthers(n *Node) bool {
 	return !t.hasControlPlaneSlot && !slices.ContainsFunc(t.Cluster.ControlPlane, func(other *corev1.Node) bool {
 		return other.UID != n.UID && (&Node{Node: other}).isUnavailable()
 	})
+}
+
+// readControlPlane reads the control-plane nodes, and what is wrong with etcd,
+// from the API server.
+func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err error) {
+	nodes := map[types.UID]*corev1.Node{}
+	for _, role := range controlPlaneRoles {
+		found := &corev1.NodeList{}
+		if err := r.Live.List(ctx, found, client.HasLabels{role}); err != nil {
+			return fmt.Errorf("control-plane nodes could not be listed: %w", err)
+		}
+		for i := range found.Items {
+			nodes[found.Items[i].UID] = &found.Items[i]
+		}
+	}
+	byName := func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }
+	scope.Cluster.ControlPlane = slices.SortedFunc(maps.Values(nodes), byName)
+	scope.Cluster.Etcd, err = r.readEtcd(ctx)
+	return err
 }
 
 // etcdPods are where the pods of etcd are found: kubeadm and most others run

@@ -13,8 +13,7 @@
 // plane, the controller's own node) stands in turn.go, when an image is rejected
 // in budget.go, what a slot does next in slots.go.
 //
-// Not there yet: a node that becomes unhealthy in its soak counts as failed, but
-// is not told to go back; volumes are not waited for after a drain.
+// Not there yet: volumes are not waited for after a drain.
 package controller
 
 // +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts,verbs=get;list;watch;patch

@@ -22,14 +22,18 @@ const fieldOwner = client.FieldOwner("imagemode-rollout")
 // node cannot hold up the others, and returns the nodes that failed.
 func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Schedule) (failed map[string]error) {
 	failed = map[string]error{}
+	var changed []*Node
 	for i := range scope.Nodes {
 		node := &scope.Nodes[i]
-		spec, isAssigned := answer.Images[node.Name]
-		if !isAssigned || (node.Image != nil && node.Image.Spec == spec) {
-			continue
+		if spec, isAssigned := answer.Images[node.Name]; isAssigned && (node.Image == nil || node.Image.Spec != spec) {
+			changed = append(changed, node)
 		}
-		if err := r.applyImage(ctx, node, spec); err != nil {
-			failed[node.Name] = err
+	}
+	problems := make([]error, len(changed))
+	r.inParallel(len(changed), func(i int) { problems[i] = r.applyImage(ctx, changed[i], answer.Images[changed[i].Name]) })
+	for i, problem := range problems {
+		if problem != nil {
+			failed[changed[i].Name] = problem
 		}
 	}
 	for _, name := range answer.Released {

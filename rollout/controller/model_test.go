@@ -85,8 +85,8 @@ func (c *cluster) checkGrant(slot v1alpha1.Slot, after snapshot) {
 		c.t.Fatalf("%s got a slot while paused", slot.Node)
 	case m.staged != slot.Image || slot.Image != after.rollout.Spec.Image:
 		c.t.Fatalf("%s got a slot for %s with %q staged", slot.Node, slot.Image, m.staged)
-	case m.isDown:
-		c.t.Fatalf("%s got a slot though it is down", slot.Node)
+	case m.isDown, m.isIll:
+		c.t.Fatalf("%s got a slot though it is not Ready", slot.Node)
 	}
 	c.checkBudget(slot, after.rollout)
 	if len(after.rollout.Spec.Windows) > 0 {
@@ -101,7 +101,7 @@ func (c *cluster) checkGrant(slot v1alpha1.Slot, after snapshot) {
 	out := 0
 	for name, node := range after.nodes {
 		inSlot := slices.ContainsFunc(after.rollout.Status.Slots, func(s v1alpha1.Slot) bool { return s.Node == name })
-		if inSlot || node.Spec.Unschedulable || c.machines[name].isDown {
+		if inSlot || node.Spec.Unschedulable || c.machines[name].isDown || c.machines[name].isIll {
 			out++
 		}
 	}
@@ -274,7 +274,8 @@ func TestModel(t *testing.T) {
 					s.Drain = v1alpha1.DrainSpec{OnTimeout: policy, Timeout: &metav1.Duration{Duration: 2 * time.Minute}}
 				})
 			},
-			"administrator": func(t *rapid.T) { c.administer(pick(t), rapid.Bool().Draw(t, "cordon")) },
+			"a node falls ill, or recovers": func(t *rapid.T) { c.ail(pick(t), rapid.Bool().Draw(t, "ill")) },
+			"administrator":                 func(t *rapid.T) { c.administer(pick(t), rapid.Bool().Draw(t, "cordon")) },
 			"node is added": func(*rapid.T) {
 				if len(c.machines) < 5 {
 					c.addNode()
@@ -291,11 +292,15 @@ func TestModel(t *testing.T) {
 		})
 		for name := range c.machines {
 			c.administer(name, false)
+			c.ail(name, false)
 		}
 		clear(c.blocked)
 		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
 			s.Image, s.Paused, s.RetryToken, s.Windows = imageB, false, s.RetryToken+"end", nil
 		})
+		c.settle()
+		// A node that had fallen ill may have been on its way back.
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.RetryToken += "2" })
 		c.settle()
 		c.expectUpdated(imageB)
 	})

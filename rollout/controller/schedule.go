@@ -40,14 +40,14 @@ var holdRules = []hold{
 	// Without an image there is nothing to do, and a deleted rollout only ends.
 	{"no image", func(s *Scope) Hold {
 		if s.target() == "" {
-			return Hold{"NoImage", "there is no image yet"}
+			return Hold{"NoImage", "there is no image yet: spec.image is empty"}
 		}
 		return Hold{}
 	}},
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
 		if s.Rollout.Spec.Paused {
-			return Hold{"Paused", "spec.paused holds the rollout back"}
+			return Hold{"Paused", "spec.paused holds the rollout back: set it to false to go on"}
 		}
 		return Hold{}
 	}},
@@ -127,7 +127,7 @@ func grantSlots(scope *Scope) []v1alpha1.Slot {
 	var grants []v1alpha1.Slot
 	for _, node := range candidates(turn, out) {
 		isOut := out[node.Name]
-		if held >= allowed || (!isOut && len(out) >= allowed) {
+		if held >= allowed || (!isOut && len(out) >= allowed) || len(grants) >= maxGrants {
 			break
 		}
 		if !turn.isUp(node) {

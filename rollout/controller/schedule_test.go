@@ -242,6 +242,9 @@ func TestAdvance(t *testing.T) {
 		n.Status.NodeInfo.BootID, n.Image.Status.BootID, n.Image.Status.SoftReboots = "boot-1", "boot-1", 1
 	}
 	skipping := func(s *Scope) { s.Rollout.Spec.Drain.OnTimeout = v1alpha1.DrainSkip }
+	changedAt := func(d time.Duration) func(*Node) {
+		return func(n *Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(d)) }
+	}
 	noRollback := func(s *Scope) { off := false; s.Rollout.Spec.Rollback.Enabled = &off }
 	const freed = v1alpha1.SlotPhase("")
 	tests := map[string]struct {
@@ -260,10 +263,10 @@ func TestAdvance(t *testing.T) {
 		"drain too long under Skip: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotSoaking, ""},
 		"drained too late under Skip: boot all the same":    {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotBooting, ""},
 		"a gate is not met: wait and say which":             {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, nil, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
-		"a gate is not met for too long: go back":           {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, ""},
+		"a gate is not met for too long: go back":           {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: gate app: x is not met for 20m0s"},
 		"a gate is not met and rollback is off: keep":       {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute), noRollback}, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
 		"a soft reboot into the image: soak":                {v1alpha1.SlotBooting, newNode(1, updated, softly), outcome{}, nil, v1alpha1.SlotSoaking, ""},
-		"going back: wait":                                  {v1alpha1.SlotRollingBack, newNode(1, updated, func(n *Node) { n.Status.NodeInfo.BootID = "boot-1" }), outcome{}, nil, v1alpha1.SlotRollingBack, "going back to the image before: a gate was not met within 20m0s"},
+		"going back: wait":                                  {v1alpha1.SlotRollingBack, newNode(1, updated, func(n *Node) { n.Status.NodeInfo.BootID = "boot-1" }), outcome{}, nil, v1alpha1.SlotRollingBack, ""},
 		"back on the image before: return":                  {v1alpha1.SlotRollingBack, newNode(1, rebooted, func(n *Node) { n.Image.Status.BootID = "boot-2" }), outcome{}, nil, v1alpha1.SlotSoaking, ""},
 		"going back takes too long: keep and say so":        {v1alpha1.SlotRollingBack, newNode(1, notReady), outcome{}, []func(*Scope){later(15 * time.Minute)}, v1alpha1.SlotRollingBack, "not back on the image before after 15m0s: node Ready=Unknown, agent: no report"},
 		"draining, rollout deleted: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{}, []func(*Scope){withImage("")}, v1alpha1.SlotSoaking, ""},
@@ -284,7 +287,11 @@ func TestAdvance(t *testing.T) {
 		"soaking: wait":                                     {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute)}, v1alpha1.SlotSoaking, ""},
 		"soaked: free":                                      {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, freed, ""},
 		"Ready again in the soak: from the start":           {v1alpha1.SlotSoaking, newNode(1, updated, func(n *Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start) }), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, v1alpha1.SlotSoaking, ""},
-		"not Ready in the soak: wait":                       {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(time.Hour)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"not Ready in the soak: wait":                       {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(10 * time.Minute)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"not Ready in the soak for too long: go back":       {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
+		"not Ready late in the soak: wait":                  {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(50*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(time.Hour)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"now Ready, now not, past soak and deadline: back":  {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(79*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(80 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
+		"not Ready for too long, rollback is off: keep":     {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(time.Hour), noRollback}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
 		"rebooted in the soak, no report yet: wait":         {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, nil, v1alpha1.SlotSoaking, "waits for the agent's report from this boot"},
 		"returned on the old image: free without a soak":    {v1alpha1.SlotSoaking, newNode(1), outcome{}, []func(*Scope){soak(time.Hour)}, freed, ""},
 		"withdrawn: free as soon as Ready, report or not":   {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, []func(*Scope){withImage(imageC)}, freed, ""},

@@ -54,7 +54,14 @@ func (s *Scope) after(slots []v1alpha1.Slot, skipped []v1alpha1.SkippedNode) *Sc
 	next := *s
 	next.Rollout, next.bySlot = s.Rollout.DeepCopy(), nil
 	next.Rollout.Status.Slots, next.Rollout.Status.Skipped = slots, skipped
+	next.index()
 	return &next
+}
+
+// index makes what is looked up by several at the same time.
+func (s *Scope) index() {
+	s.slot(&corev1.Node{})
+	s.node(v1alpha1.Slot{})
 }
 
 // isSingleNode: there is nowhere to move pods to, and a controller that cordons
@@ -204,7 +211,11 @@ func holds(deployment *v1alpha1.HostImage, image string) bool {
 	if deployment == nil || !ok {
 		return false
 	}
-	return deployment.Digest == digest || strings.HasSuffix(deployment.Image, "@"+digest)
+	if deployment.Digest == digest {
+		return true
+	}
+	_, pinned, _ := strings.Cut(deployment.Image, "@")
+	return pinned == digest
 }
 
 // gather reads nodes and their images through the reader: the cache for a look,
@@ -214,7 +225,8 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 	images := &v1alpha1.NodeImageList{}
 	rollouts := &v1alpha1.ImageRolloutList{}
 	for _, list := range []client.ObjectList{nodes, images, rollouts} {
-		if err := reader.List(ctx, list); err != nil {
+		// Nothing in here is changed: copies of thousands of objects take their time.
+		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 	}
@@ -242,6 +254,7 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 		scope.Nodes = append(scope.Nodes, node)
 	}
 	slices.SortFunc(scope.Nodes, inOrder)
+	scope.index()
 	return scope, nil
 }
 

@@ -21,6 +21,9 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
+// parallelRequests keep a pass over hundreds of nodes short.
+const parallelRequests = 16
+
 // Add adds the controller to a manager. The manager has to elect a leader and
 // must not release the lease before it has ended: two controllers that act at a
 // time are kept from giving too many slots, but not from cordoning twice.
@@ -36,6 +39,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 		Live:     mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("imagemode-rollout"),
 		Options:  options,
+		parallel: parallelRequests,
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("imagerollout").

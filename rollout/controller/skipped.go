@@ -26,10 +26,10 @@ func withSkipped(entries []v1alpha1.SkippedNode, s *Scope, slot v1alpha1.Slot, r
 }
 
 // skippedNodes names them for a condition.
-func skippedNodes(s *Scope) string {
+func skippedNodes(s *Scope, _ []v1alpha1.Slot) string {
 	var names []string
 	for _, skipped := range s.Rollout.Status.Skipped {
-		names = append(names, skipped.Node+": "+skipped.Message)
+		names = append(names, aboutNode(skipped.Node, skipped.Time.Time, skipped.Message))
 	}
 	return list(names)
 }

@@ -104,7 +104,7 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 	case hasFailed(scope, slot, node) && node.isReady() && node.isCurrent():
 		return enter(scope, slot, v1alpha1.SlotSoaking) // back on the old image, and well
 	case hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && mayRollBack(scope) && !isWithdrawn(scope, slot):
-		return enterBoot(scope, slot, node, v1alpha1.SlotRollingBack)
+		return enterRollback(scope, slot, node, result.gate+" is not met for "+rollbackDeadline(scope).String())
 	case hasArrived(slot, node):
 		slot.Message = clip("on the image; waits for " + result.gate)
 	case isOverdue(scope, slot):
@@ -113,6 +113,13 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 		slot.Message = ""
 	}
 	return &slot
+}
+
+// enterRollback has the node go back; the slot says why for as long as it does.
+func enterRollback(scope *Scope, slot v1alpha1.Slot, node *Node, why string) *v1alpha1.Slot {
+	next := enterBoot(scope, slot, node, v1alpha1.SlotRollingBack)
+	next.Message = clip("going back to the image before: " + why)
+	return next
 }
 
 func hasFailed(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
@@ -126,7 +133,6 @@ func advanceRollingBack(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.
 	if isBack || (isWithdrawn(scope, slot) && isRecalled(node)) {
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	}
-	slot.Message = "going back to the image before: a gate was not met within " + rollbackDeadline(scope).String()
 	if isOverdue(scope, slot) {
 		slot.Message = clip(fmt.Sprintf("not back on the image before after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	}
@@ -142,10 +148,13 @@ func isRecalled(node *Node) bool {
 
 // advanceSoaking frees the slot when the node was Ready without a break for the
 // soak time; at once when it stayed on its old image, and never before it is
-// Ready. By then it was made schedulable again: the soak shows how pods do.
+// Ready. By then it was made schedulable again: the soak shows how pods do. A node
+// that does not do well goes back; it is cordoned again by then.
 func advanceSoaking(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot {
 	slot.Message = ""
 	switch {
+	case hasRelapsed(scope, slot, node):
+		return enterRollback(scope, slot, node, "the node does not stay Ready in its soak")
 	case !node.isReady():
 		slot.Message = "waits for the node to be Ready"
 	case isWithdrawn(scope, slot):
@@ -156,6 +165,26 @@ func advanceSoaking(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot
 		return nil
 	}
 	return &slot
+}
+
+// hasRelapsed says whether a node is to go back although it was put back into
+// service: its pods are away already, since it is not Ready.
+func hasRelapsed(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
+	return isUnwell(scope, slot, node) && node.runs(slot.Image) && mayRollBack(scope) && !isWithdrawn(scope, slot)
+}
+
+// isUnwell says whether a node in its soak is not Ready and had its time to be:
+// since it went down, or, where it comes and goes, since its soak should be over.
+func isUnwell(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
+	if slot.Phase != v1alpha1.SlotSoaking || node.isReady() {
+		return false
+	}
+	down := slot.Since.Time
+	if changed := node.readyCondition().LastTransitionTime.Time; changed.After(down) {
+		down = changed
+	}
+	deadline := rollbackDeadline(scope)
+	return scope.Now.Sub(down) >= deadline || scope.Now.Sub(slot.Since.Time) >= duration(scope.Rollout.Spec.Soak, 0)+deadline
 }
 
 func soakLeft(scope *Scope, slot v1alpha1.Slot, node *Node) time.Duration {

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,6 @@ import (
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
-
-// stubbornFailures is from how many failed tries in a row on a node is shown:
-// fewer are a registry that restarts.
-const stubbornFailures = 3
 
 // statusOf is all of the rollout's status.
 func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRolloutStatus {
@@ -138,93 +133,6 @@ func pausedCondition(scope *Scope) metav1.Condition {
 		return condition(v1alpha1.ConditionPaused, true, "Paused", "spec.paused is true")
 	}
 	return condition(v1alpha1.ConditionPaused, false, "NotPaused", "")
-}
-
-// mistakes are reasons to hold that somebody has to mend.
-var mistakes = []string{"InvalidWindow", "InvalidCanary", "NoCanary"}
-
-// degradedCondition names the gravest trouble; the others wait their turn.
-func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {
-	kind := v1alpha1.ConditionDegraded
-	if slices.Contains(mistakes, held.Reason) {
-		return condition(kind, true, held.Reason, held.Message)
-	}
-	for _, trouble := range []struct{ reason, message string }{
-		{"PullSecretMissing", scope.Problem},
-		{"ImageRejected", holdWhenRejected(scope).Message},
-		{"RebootTimeout", overdue(scope, slots, v1alpha1.SlotBooting)},
-		{"RollbackTimeout", overdue(scope, slots, v1alpha1.SlotRollingBack)},
-		{"NodeFailed", nameFailures(failedNodes(scope))},
-		{"DrainBlocked", overdue(scope, slots, v1alpha1.SlotDraining)},
-		{"DrainSkipped", skippedNodes(scope)},
-		{"NodeConflict", conflicts(scope)},
-		{"StagingFailing", stagingFailures(scope)},
-		{"NotManageable", withCondition(scope, v1alpha1.ConditionManageable, metav1.ConditionFalse)},
-		{"RollbackNotReady", withCondition(scope, v1alpha1.ConditionRollbackReady, metav1.ConditionFalse)},
-		{"LiveTooLarge", liveProblem(scope)},
-		{"LiveFailed", withCondition(scope, v1alpha1.ConditionLiveFailed, metav1.ConditionTrue)},
-		{"NodeDrifted", withCondition(scope, v1alpha1.ConditionDrifted, metav1.ConditionTrue)},
-		{"RivalUpdater", withCondition(scope, v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue)},
-		{"LowDiskSpace", withCondition(scope, v1alpha1.ConditionLowDiskSpace, metav1.ConditionTrue)},
-	} {
-		if trouble.message != "" {
-			return condition(kind, true, trouble.reason, trouble.message)
-		}
-	}
-	return condition(kind, false, "AsExpected", "")
-}
-
-func overdue(scope *Scope, slots []v1alpha1.Slot, phase v1alpha1.SlotPhase) string {
-	var names []string
-	for _, slot := range slots {
-		if slot.Phase == phase && isOverdue(scope, slot) {
-			names = append(names, fmt.Sprintf("%s: %s", slot.Node, slot.Message))
-		}
-	}
-	return list(names)
-}
-
-func conflicts(scope *Scope) string {
-	var names []string
-	for _, node := range scope.Nodes {
-		if node.IsSelected && node.Claimant != "" {
-			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
-		}
-	}
-	return list(names)
-}
-
-func stagingFailures(scope *Scope) string {
-	var names []string
-	for _, node := range scope.selected() {
-		if node.isStuckStaging(scope.target()) {
-			last := node.Image.Status.LastAttempt
-			names = append(names, fmt.Sprintf("%s: %s, %s", node.Name, last.Class, last.Message))
-		}
-	}
-	return list(names)
-}
-
-func liveProblem(scope *Scope) string {
-	if _, err := scope.Rollout.Spec.Live.Hash(); err != nil {
-		return "spec.live is not brought to the nodes: " + err.Error()
-	}
-	return ""
-}
-
-// withCondition names the nodes whose agent reports a condition of that status,
-// each with the agent's words.
-func withCondition(scope *Scope, kind string, status metav1.ConditionStatus) string {
-	var names []string
-	for _, node := range scope.selected() {
-		if node.Image == nil {
-			continue
-		}
-		if reported := meta.FindStatusCondition(node.Image.Status.Conditions, kind); reported != nil && reported.Status == status {
-			names = append(names, fmt.Sprintf("%s: %s", node.Name, reported.Message))
-		}
-	}
-	return list(names)
 }
 
 // maySkip is how long a status may wait because nothing but numbers and texts

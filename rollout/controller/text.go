@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -22,13 +23,26 @@ func list(names []string) string {
 }
 
 // clip cuts a message to the API's limit, between characters.
-func clip(message string) string {
-	if len(message) <= maxMessageBytes {
+func clip(message string) string { return cutTo(message, maxMessageBytes) }
+
+func cutTo(message string, limit int) string {
+	if len(message) <= limit {
 		return message
 	}
-	cut := maxMessageBytes - len("…")
+	cut := limit - len("…")
 	for !utf8.RuneStart(message[cut]) {
 		cut--
 	}
 	return message[:cut] + "…"
+}
+
+// advise says what can be done after what is wrong, which is cut where both do
+// not fit.
+func advise(message, advice string) string {
+	return cutTo(message, maxMessageBytes-len("; ")-len(advice)) + "; " + advice
+}
+
+// aboutNode is an entry of a message: which node, since when, and why.
+func aboutNode(node string, since time.Time, why string) string {
+	return node + " since " + since.UTC().Format(time.RFC3339) + ": " + why
 }

@@ -52,6 +52,7 @@ func newCommand() *cobra.Command {
 		newCommandOf("binaries", "Only compile the cluster's programs to the cache", locked(withSource(lifecycle.Binaries)), &options),
 		newImagesCommand(&options),
 		machine.ExecCommand(),
+		machine.PowerCutCommand(),
 		machine.SupervisorCommand(),
 	)
 	return root

@@ -3,7 +3,7 @@
 //
 //	/sysroot/boot/entry                    which deployment boots next, and the rollback
 //	/sysroot/deployments/ID/deployment.json  what it is
-//	/sysroot/deployments/ID/root           its root, with its own /usr and /etc
+//	/sysroot/deployments/ID/root           its root, with its own /usr and /etc, and the image's /etc in /usr/etc
 //	/sysroot/deployments/ID/etc.pristine   its /etc as the image brought it
 //	/sysroot/blobs/sha256/HEX              layers as fetched
 //	/sysroot/var                           /var of every deployment

@@ -37,7 +37,7 @@ func (h *Host) unpack(ctx context.Context, image *source.Image) (*Deployment, er
 	if err := h.takeVar(root); err != nil {
 		return nil, err
 	}
-	if err := etc.Copy(filepath.Join(root, "etc"), filepath.Join(work, "etc.pristine")); err != nil {
+	if err := rememberEtc(root, filepath.Join(work, "etc.pristine")); err != nil {
 		return nil, err
 	}
 	deployment, err := h.describe(image)
@@ -51,6 +51,22 @@ func (h *Host) unpack(ctx context.Context, image *source.Image) (*Deployment, er
 		return nil, err
 	}
 	return deployment, os.Rename(work, h.path(deployment.ID))
+}
+
+// rememberEtc copies the /etc that the image brought: for the merge at the next
+// update, and to /usr/etc, where the machine sees it as on any bootc host.
+func rememberEtc(root, pristine string) error {
+	if err := etc.Copy(filepath.Join(root, "etc"), pristine); err != nil {
+		return err
+	}
+	visible := filepath.Join(root, "usr", "etc")
+	if _, err := os.Lstat(visible); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(visible), 0o755); err != nil {
+		return err
+	}
+	return etc.Copy(filepath.Join(root, "etc"), visible)
 }
 
 // applyLayers unpacks in a child process whose root is the new root: links in

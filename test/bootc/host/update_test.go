@@ -223,6 +223,7 @@ func TestAnUpdateKeepsLocalChangesAndVar(t *testing.T) {
 		filepath.Join(f.Root, "etc", "keep"):           "newer",
 		filepath.Join(f.Sysroot, "var", "lib", "data"): "mine",
 		filepath.Join(f.Root, "usr", "bin", "program"): "program",
+		filepath.Join(f.Root, "usr", "etc", "keep"):    "newer",
 	} {
 		content, err := os.ReadFile(path)
 		if err != nil || string(content) != want {

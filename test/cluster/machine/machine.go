@@ -82,6 +82,10 @@ func Start(ctx context.Context, config Config) error {
 	if err := writeFiles(config); err != nil {
 		return fmt.Errorf("machine %s: %w", config.Name, err)
 	}
+	return startSupervisor(ctx, config)
+}
+
+func startSupervisor(ctx context.Context, config Config) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -55,6 +56,8 @@ type Cluster struct {
 	// Client and Core are nil until Connect.
 	Client client.WithWatch
 	Core   kubernetes.Interface
+
+	config *rest.Config
 }
 
 // Find returns the local cluster of the checkout that the working directory is in.
@@ -89,8 +92,16 @@ func (c *Cluster) Connect() error {
 	if c.Core, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
+	c.config = config
 	c.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	return err
+}
+
+// ClientWithToken is a client of whoever the token belongs to.
+func (c *Cluster) ClientWithToken(token string) (client.Client, error) {
+	config := rest.AnonymousClientConfig(c.config)
+	config.BearerToken = token
+	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
 // Command runs a subcommand of the cluster command (up, images, down …) and

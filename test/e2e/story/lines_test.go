@@ -61,10 +61,20 @@ func TestReportOfABuilderIsReadable(t *testing.T) {
 }
 
 func TestStateOfANodeInWords(t *testing.T) {
+	slot := func(phase v1alpha1.SlotPhase, message string) *v1alpha1.Slot {
+		return &v1alpha1.Slot{Image: reference, Phase: phase, Message: message}
+	}
+	booted := v1alpha1.NodeImage{Status: v1alpha1.NodeImageStatus{Booted: &v1alpha1.HostImage{Digest: digest}}}
 	tests := map[string]struct {
 		image v1alpha1.NodeImage
 		want  string
+		slot  *v1alpha1.Slot
 	}{
+		"drained":       {slot: slot(v1alpha1.SlotDraining, "waits for a/b"), want: "is drained for sha256:aaaaaaaaaaaa, waits for a/b"},
+		"on its way":    {slot: slot(v1alpha1.SlotBooting, ""), want: "reboots into sha256:aaaaaaaaaaaa"},
+		"arrived":       {image: booted, slot: slot(v1alpha1.SlotBooting, ""), want: "has booted sha256:aaaaaaaaaaaa, is looked at before it serves again"},
+		"soaking":       {image: booted, slot: slot(v1alpha1.SlotSoaking, ""), want: "runs sha256:aaaaaaaaaaaa and serves again, is watched"},
+		"going back":    {image: booted, slot: slot(v1alpha1.SlotRollingBack, ""), want: "goes back from sha256:aaaaaaaaaaaa"},
 		"nothing asked": {want: "not asked to move yet"},
 		"asked": {
 			image: v1alpha1.NodeImage{Spec: v1alpha1.NodeImageSpec{DesiredImage: reference}},
@@ -96,7 +106,7 @@ func TestStateOfANodeInWords(t *testing.T) {
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			if got := nodeState(&test.image, reference); got != test.want {
+			if got := nodeState(&test.image, test.slot, reference); got != test.want {
 				t.Errorf("state is %q, want %q", got, test.want)
 			}
 		})

@@ -15,6 +15,10 @@ type Log struct {
 	out    io.Writer
 	start  time.Time
 	phases []phaseTime
+	// columns of the terminal; 0: it is none.
+	columns int
+	// table is what stands below the last line.
+	table []string
 }
 
 type phaseTime struct {
@@ -24,13 +28,14 @@ type phaseTime struct {
 
 // NewLog returns a Log whose time begins now.
 func NewLog(out io.Writer) *Log {
-	return &Log{out: out, start: time.Now()}
+	return &Log{out: out, start: time.Now(), columns: columnsOf(out)}
 }
 
 // Line prints one event.
 func (l *Log) Line(format string, arguments ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.clear()()
 	fmt.Fprintf(l.out, "%6.1fs  %s\n", time.Since(l.start).Seconds(), fmt.Sprintf(format, arguments...))
 }
 
@@ -57,6 +62,7 @@ func (l *Log) runPhase(ctx context.Context, phase Phase) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, phase.Timeout, fmt.Errorf("not done within %s", phase.Timeout))
 	defer cancel()
 	err := phase.Do(ctx)
+	l.Table(nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.phases = append(l.phases, phaseTime{name: phase.Name, took: time.Since(begun)})
@@ -77,6 +83,7 @@ func (l *Log) Times() {
 func (l *Log) heading(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.clear()()
 	fmt.Fprintf(l.out, "\n== %s\n", text)
 }
 
@@ -84,5 +91,6 @@ func (l *Log) heading(text string) {
 func (l *Log) raw(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.clear()()
 	fmt.Fprint(l.out, text)
 }

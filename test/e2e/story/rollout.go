@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,53 +38,84 @@ func (s *Story) rollOut(ctx context.Context) error {
 	return nil
 }
 
-// look is a check: done when all workers run the image and are in service.
+// look is a check: done when all workers run the image and are in service. On a
+// terminal it shows all nodes in a table, and what changes as lines elsewhere.
 func (f *rolloutFollower) look(ctx context.Context) (string, bool, error) {
 	nodes, _, err := f.story.listWorkers(ctx)
 	if err != nil {
 		return err.Error(), false, nil
 	}
 	slots := f.slots(ctx)
-	var states []string
+	var states, news []string
+	table := []string{fmt.Sprintf(tableRow, "NODE", "READY", "PHASE", "FOR", "STATE")}
 	done := true
 	for i := range nodes {
 		node := &nodes[i]
-		image := &v1alpha1.NodeImage{}
-		if err := f.story.Cluster.Client.Get(ctx, client.ObjectKey{Name: node.Name}, image); err != nil {
+		slot := slots[node.Name]
+		image, err := f.story.NodeImage(ctx, node.Name)
+		if err != nil {
 			states = append(states, node.Name+": "+err.Error())
 			done = false
 			continue
 		}
-		state := nodeState(image, f.story.Image)
-		f.print(node.Name, joinNonEmpty(state, slots[node.Name]))
-		states = append(states, node.Name+": "+state)
+		state := nodeState(image, slot, f.story.Image)
+		table = append(table, rowOf(node, slot, state))
+		states, news = append(states, node.Name+": "+state), append(news, node.Name+": "+state)
 		done = done && runs(image, f.story.Image) && isReady(node) && !node.Spec.Unschedulable
+	}
+	if !f.story.Log.Table(table) {
+		f.print(news)
 	}
 	return strings.Join(states, "; "), done, nil
 }
 
-// slots returns, per node that is allowed to be out of service, what happens to it.
-func (f *rolloutFollower) slots(ctx context.Context) map[string]string {
-	rollout := &v1alpha1.ImageRollout{}
-	if err := f.story.Cluster.Client.Get(ctx, client.ObjectKey{Name: Pool}, rollout); err != nil {
-		return nil
+const tableRow = "  %-12s %-18s %-11s %5s  %s"
+
+// rowOf is a node's line of the table.
+func rowOf(node *corev1.Node, slot *v1alpha1.Slot, state string) string {
+	service := map[bool]string{true: "Ready", false: "NotReady"}[isReady(node)]
+	if node.Spec.Unschedulable {
+		service += ",cordoned"
 	}
-	phases := map[string]string{}
-	for _, slot := range rollout.Status.Slots {
-		phases[slot.Node] = joinNonEmpty(strings.ToLower(string(slot.Phase)), slot.Message)
+	phase, since := "-", "-"
+	if slot != nil {
+		phase, since = string(slot.Phase), fmt.Sprintf("%.0fs", time.Since(slot.Since.Time).Seconds())
 	}
-	return phases
+	return fmt.Sprintf(tableRow, node.Name, service, phase, since, state)
 }
 
-func (f *rolloutFollower) print(node, state string) {
-	if f.seen[node] != state {
-		f.seen[node] = state
-		f.story.Log.Line("%s: %s", node, state)
+// slots returns, per node that is allowed to be out of service, its slot.
+func (f *rolloutFollower) slots(ctx context.Context) map[string]*v1alpha1.Slot {
+	var rollouts v1alpha1.ImageRolloutList
+	if err := f.story.Cluster.Client.List(ctx, &rollouts); err != nil {
+		return nil
+	}
+	slots := map[string]*v1alpha1.Slot{}
+	for i := range rollouts.Items {
+		for j := range rollouts.Items[i].Status.Slots {
+			slot := &rollouts.Items[i].Status.Slots[j]
+			slots[slot.Node] = slot
+		}
+	}
+	return slots
+}
+
+// print prints what is new.
+func (f *rolloutFollower) print(states []string) {
+	for _, state := range states {
+		node, _, _ := strings.Cut(state, ": ")
+		if f.seen[node] != state {
+			f.seen[node] = state
+			f.story.Log.Line("%s", state)
+		}
 	}
 }
 
 // nodeState says in words how far a node is with an image.
-func nodeState(image *v1alpha1.NodeImage, reference string) string {
+func nodeState(image *v1alpha1.NodeImage, slot *v1alpha1.Slot, reference string) string {
+	if slot != nil && slot.Image == reference {
+		return joinNonEmpty(slotState(image, slot, reference), slot.Message)
+	}
 	digest := shortDigest(reference)
 	staged := image.Status.Staged
 	switch attempt := image.Status.LastAttempt; {
@@ -98,6 +130,26 @@ func nodeState(image *v1alpha1.NodeImage, reference string) string {
 	default:
 		return "downloads " + digest
 	}
+}
+
+// slotState is what happens to a node that is allowed to be out of service.
+func slotState(image *v1alpha1.NodeImage, slot *v1alpha1.Slot, reference string) string {
+	digest, isThere := shortDigest(reference), runs(image, reference)
+	switch slot.Phase {
+	case v1alpha1.SlotDraining:
+		return "is drained for " + digest
+	case v1alpha1.SlotBooting:
+		if isThere {
+			return "has booted " + digest + ", is looked at before it serves again"
+		}
+		return "reboots into " + digest
+	case v1alpha1.SlotRollingBack:
+		return "goes back from " + digest
+	}
+	if isThere {
+		return "runs " + digest + " and serves again, is watched"
+	}
+	return "serves again with the image it had"
 }
 
 // runs is true when the node has booted the image.

@@ -1,0 +1,99 @@
+// Package docs checks what the documentation says about the code.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	nameOfTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	testFunc   = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	// folderOfTest is a folder before the names of its tests.
+	folderOfTest = regexp.MustCompile("`([a-z0-9/]+)`: ")
+)
+
+// TestTheFailureModesNameTestsThatExist: each failure has a test, and each test
+// that is named is in the folder that is named.
+func TestTheFailureModesNameTestsThatExist(t *testing.T) {
+	content, err := os.ReadFile("failure-modes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := testsByFolder(t)
+	folder := ""
+	rows := 0
+	for _, line := range strings.Split(string(content), "\n") {
+		switch {
+		case strings.HasPrefix(line, "## The node"):
+			folder = "rollout/agent"
+		case strings.HasPrefix(line, "## The cluster"):
+			folder = "rollout/controller"
+		case strings.HasPrefix(line, "## "):
+			folder = ""
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if folder == "" || !strings.HasPrefix(line, "| ") || strings.HasPrefix(cells[0], " failure ") {
+			continue
+		}
+		rows++
+		checkRow(t, folders, folder, strings.TrimSpace(cells[0]), cells[len(cells)-1])
+	}
+	if rows < 40 {
+		t.Errorf("%d rows were found: has the page another form?", rows)
+	}
+}
+
+// checkRow reads the tests of a row: those without a folder are in the section's.
+func checkRow(t *testing.T, folders map[string]map[string]bool, folder, failure, cell string) {
+	t.Helper()
+	found := 0
+	for _, part := range strings.Split(cell, ";") {
+		in := folder
+		if named := folderOfTest.FindStringSubmatch(part); named != nil {
+			in = named[1]
+		}
+		for _, name := range nameOfTest.FindAllStringSubmatch(part, -1) {
+			found++
+			if !folders[in][name[1]] {
+				t.Errorf("%s: %s is not in %s", failure, name[1], in)
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("%s: no test is named", failure)
+	}
+}
+
+func testsByFolder(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	folders := map[string]map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel("..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, name := range testFunc.FindAllStringSubmatch(string(content), -1) {
+			if folders[folder] == nil {
+				folders[folder] = map[string]bool{}
+			}
+			folders[folder][name[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folders
+}

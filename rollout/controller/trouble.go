@@ -1,0 +1,145 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+// stubbornFailures is from how many failed tries in a row on a node is shown:
+// fewer are a registry that restarts.
+const stubbornFailures = 3
+
+// trouble is what somebody has to look at.
+type trouble struct {
+	reason string
+	// what names the objects, each with since when and why; empty: nothing.
+	what func(*Scope, []v1alpha1.Slot) string
+	// advice is what an administrator can do.
+	advice string
+}
+
+// troubles, the gravest first: Degraded shows one, the others wait their turn.
+var troubles = []trouble{
+	{"PullSecretMissing", func(s *Scope, _ []v1alpha1.Slot) string { return s.Problem },
+		"no further node downloads the image until it is there"},
+	// Its advice is part of the reason to hold.
+	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
+	{"RebootTimeout", overdue(v1alpha1.SlotBooting),
+		"it keeps its slot: look at its console, or delete the Node if it is gone for good"},
+	{"RollbackTimeout", overdue(v1alpha1.SlotRollingBack),
+		"it keeps its slot: look at its console, boot the image before by hand, or delete the Node if it is gone for good"},
+	{"NodeFailed", func(s *Scope, _ []v1alpha1.Slot) string { return nameFailures(failedNodes(s)) },
+		"see status.failedImages of the NodeImages; another spec.retryToken tries again"},
+	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
+		"the drain goes on: let the pods go, or set another spec.drain.onTimeout"},
+	{"DrainSkipped", skippedNodes,
+		"tried again after the others: let the pods go until then"},
+	{"NodeConflict", conflicts,
+		"change spec.nodeSelector of one of the two"},
+	{"StagingFailing", stagingFailures,
+		"tried again by itself, see the NodeImages for when: see to what the messages name"},
+	{"NotManageable", reported(v1alpha1.ConditionManageable, metav1.ConditionFalse),
+		"the node is left as it is"},
+	{"RollbackNotReady", reported(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse),
+		"the node stays on the image, also if it does not do well: set another image if it has to leave it"},
+	{"LiveTooLarge", liveProblem,
+		"the nodes keep what they have: make it smaller"},
+	{"LiveFailed", reported(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue),
+		"tried again by itself: mend spec.live or the node"},
+	{"NodeDrifted", reported(v1alpha1.ConditionDrifted, metav1.ConditionTrue),
+		"put the files right, or set spec.drift to Correct"},
+	{"RivalUpdater", reported(v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue),
+		"disable and mask it on the node"},
+	{"LowDiskSpace", reported(v1alpha1.ConditionLowDiskSpace, metav1.ConditionTrue),
+		"make room on the node"},
+}
+
+// mistakes are reasons to hold that somebody has to mend.
+var mistakes = []string{"InvalidWindow", "InvalidCanary", "NoCanary"}
+
+// degradedCondition names the gravest trouble.
+func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {
+	kind := v1alpha1.ConditionDegraded
+	if slices.Contains(mistakes, held.Reason) {
+		return condition(kind, true, held.Reason, held.Message)
+	}
+	for _, trouble := range troubles {
+		message := trouble.what(scope, slots)
+		if message == "" {
+			continue
+		}
+		if trouble.advice != "" {
+			message = advise(message, trouble.advice)
+		}
+		return condition(kind, true, trouble.reason, message)
+	}
+	return condition(kind, false, "AsExpected", "")
+}
+
+// overdue names the nodes that are in a phase for too long.
+func overdue(phase v1alpha1.SlotPhase) func(*Scope, []v1alpha1.Slot) string {
+	return func(scope *Scope, slots []v1alpha1.Slot) string {
+		var names []string
+		for _, slot := range slots {
+			if slot.Phase == phase && isOverdue(scope, slot) {
+				names = append(names, aboutNode(slot.Node, slot.Since.Time, slot.Message))
+			}
+		}
+		return list(names)
+	}
+}
+
+func conflicts(scope *Scope, _ []v1alpha1.Slot) string {
+	var names []string
+	for _, node := range scope.Nodes {
+		if node.IsSelected && node.Claimant != "" {
+			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
+		}
+	}
+	return list(names)
+}
+
+func stagingFailures(scope *Scope, _ []v1alpha1.Slot) string {
+	var names []string
+	for _, node := range scope.selected() {
+		if !node.isStuckStaging(scope.target()) {
+			continue
+		}
+		last := node.Image.Status.LastAttempt
+		since := last.Time.Time
+		if staged := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionStaged); staged != nil {
+			since = staged.LastTransitionTime.Time // that of the first try
+		}
+		names = append(names, aboutNode(node.Name, since, fmt.Sprintf("%s, %s", last.Class, last.Message)))
+	}
+	return list(names)
+}
+
+func liveProblem(scope *Scope, _ []v1alpha1.Slot) string {
+	if _, err := scope.Rollout.Spec.Live.Hash(); err != nil {
+		return "spec.live is not brought to the nodes: " + err.Error()
+	}
+	return ""
+}
+
+// reported names the nodes whose agent reports a condition of that status, each
+// with the agent's words.
+func reported(kind string, status metav1.ConditionStatus) func(*Scope, []v1alpha1.Slot) string {
+	return func(scope *Scope, _ []v1alpha1.Slot) string {
+		var names []string
+		for _, node := range scope.selected() {
+			if node.Image == nil {
+				continue
+			}
+			if found := meta.FindStatusCondition(node.Image.Status.Conditions, kind); found != nil && found.Status == status {
+				names = append(names, aboutNode(node.Name, found.LastTransitionTime.Time, found.Message))
+			}
+		}
+		return list(names)
+	}
+}

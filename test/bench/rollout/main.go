@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/imagemode/imagemode/test/e2e/local"
+	"github.com/imagemode/imagemode/test/e2e/story"
+)
+
+// settings are the flags.
+type settings struct {
+	bytes, rate int64
+	rounds      int
+	// limit is how many seconds the large change may add, staged first.
+	limit float64
+}
+
+func main() {
+	var s settings
+	flag.Int64Var(&s.bytes, "bytes", 1_000_000_000, "size of the large change, which cannot be compressed")
+	flag.Int64Var(&s.rate, "rate", 50_000_000, "bytes per second that a node gets from the registry")
+	flag.IntVar(&s.rounds, "rounds", 1, "how often each case is measured, on every worker")
+	flag.Float64Var(&s.limit, "limit", 1, "seconds that the large change may add when it is staged first")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings) error {
+	cluster, err := local.Find(os.Stdout)
+	if err != nil {
+		return err
+	}
+	told := &story.Story{Cluster: cluster, Log: story.NewLog(os.Stdout)}
+	if err := told.Begin(ctx); err != nil {
+		return err
+	}
+	if err := told.Log.Run(ctx, told.Reset(), told.Deploy()); err != nil {
+		return err
+	}
+	b := &bench{Story: told, settings: s, took: map[string][]float64{}}
+	for round := range s.rounds {
+		for _, c := range cases {
+			fmt.Printf("\n== round %d: %s\n", round+1, c.name())
+			if err := b.measure(ctx, c); err != nil {
+				told.Diagnose()
+				return fmt.Errorf("%s: %w", c.name(), err)
+			}
+		}
+	}
+	if err := told.DeleteRollout(ctx); err != nil {
+		return err
+	}
+	return b.report()
+}
