@@ -1,22 +1,13 @@
 package machineconfigpool
 
-import (
-	"fmt"
-
-	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
-	"github.com/imagemode/imagemode/ignition"
-)
+import "github.com/imagemode/imagemode/controllers/osimagestream/streams"
 
 // checkRuntime refuses a rendered config that makes a container runtime the
 // default one which its OS image lacks: no pod would start on its nodes. Of an
 // image that a MachineConfig names, and that is no stream's, nothing is known:
 // it passes.
 func (s *scope) checkRuntime(wanted *rendered) error {
-	config, err := ignition.Parse(wanted.spec.Config.Raw)
-	if err != nil {
-		return fmt.Errorf("read the rendered config of pool %s: %w", s.pool.Name, err)
-	}
-	if err := streams.CheckConfig(s.streams, streams.OfImage(s.streams, wanted.spec.OSImageURL), config); err != nil {
+	if err := streams.CheckConfig(s.streams, streams.OfImage(s.streams, wanted.spec.OSImageURL), wanted.ignition); err != nil {
 		return &renderError{reason: reasonRuntimeMissing, message: err.Error()}
 	}
 	return nil
