@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // scope is everything that one reconcile of a pool looks at.
@@ -33,6 +36,9 @@ type scope struct {
 	members  []*corev1.Node
 	contests []contest
 	images   map[string]*v1alpha1.NodeImage
+	// leftover names, by node, the rendered config in an image that a node still
+	// runs although no rollout takes it anywhere.
+	leftover map[string]string
 	// trustBundle is that of the site, in PEM; empty: there is none.
 	trustBundle string
 	// rollout is ImageRollout/<pool>; nil: it does not exist.
@@ -48,10 +54,9 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	var configs mcfgv1.MachineConfigList
 	var osConfigs mcfgv1.MachineOSConfigList
 	var builds mcfgv1.MachineOSBuildList
-	var nodes corev1.NodeList
 	for kind, list := range map[string]client.ObjectList{
 		"MachineConfigPools": &pools, "MachineConfigs": &configs, "MachineOSConfigs": &osConfigs,
-		"MachineOSBuilds": &builds, "Nodes": &nodes,
+		"MachineOSBuilds": &builds,
 	} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind, err)
@@ -65,15 +70,46 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	if roleOf(pool) == custom {
 		s.inherited = findPool(pools.Items, workerPool)
 	}
-	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes.Items)
+	nodes, err := r.candidates(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes)
 	return s, r.gatherTarget(ctx, s)
+}
+
+// candidates are the nodes that a pool selects, or that have its label.
+func (r *poolReconciler) candidates(ctx context.Context, pool *mcfgv1.MachineConfigPool) ([]corev1.Node, error) {
+	selectors := []labels.Selector{labels.SelectorFromSet(nodesOf(pool.Name).MatchLabels)}
+	for _, claim := range claimsOf([]mcfgv1.MachineConfigPool{*pool}) {
+		selectors = append(selectors, claim.selector)
+	}
+	var found []corev1.Node
+	isThere := map[string]bool{}
+	for _, selector := range selectors {
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list Nodes: %w", err)
+		}
+		for i := range nodes.Items {
+			if !isThere[nodes.Items[i].Name] {
+				isThere[nodes.Items[i].Name] = true
+				found = append(found, nodes.Items[i])
+			}
+		}
+	}
+	// The same facts give the same messages.
+	slices.SortFunc(found, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
 }
 
 // gatherTarget reads the single objects: stream, rollout and node images.
 func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
 	var err error
-	if s.streams, err = get(ctx, r.client, machineconfiguration.OSImageStreamName, &mcfgv1.OSImageStream{}); err != nil {
-		return err
+	if !r.options.WithoutStreams {
+		if s.streams, err = get(ctx, r.client, machineconfiguration.OSImageStreamName, &mcfgv1.OSImageStream{}); err != nil {
+			return err
+		}
 	}
 	if s.rollout, err = get(ctx, r.client, s.pool.Name, &v1alpha1.ImageRollout{}); err != nil {
 		return err
@@ -88,6 +124,25 @@ func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
 	for _, node := range s.members {
 		if s.images[node.Name], err = get(ctx, r.client, node.Name, &v1alpha1.NodeImage{}); err != nil {
 			return err
+		}
+	}
+	return r.gatherLeftovers(ctx, s)
+}
+
+// gatherLeftovers looks, where the pool has no image, at what its nodes were last
+// known to run.
+func (r *poolReconciler) gatherLeftovers(ctx context.Context, s *scope) error {
+	if s.rollout != nil && s.rollout.Spec.Image != "" {
+		return nil
+	}
+	s.leftover = map[string]string{}
+	for _, node := range s.members {
+		shown, err := get(ctx, r.client, node.Name, &mcfgv1.MachineConfigNode{})
+		if err != nil {
+			return err
+		}
+		if shown != nil && shown.Status.ConfigVersion != nil {
+			s.leftover[node.Name] = shown.Status.ConfigVersion.Current
 		}
 	}
 	return nil
@@ -167,6 +222,36 @@ func (s *scope) render() (*rendered, error) {
 	return wanted, nil
 }
 
+// renderedElsewhere is what spec.configuration names, for a pool that something
+// else renders; nil while that is not there.
+func (s *scope) renderedElsewhere() (*rendered, error) {
+	name := s.pool.Spec.Configuration.Name
+	config := findConfig(s.configs, name)
+	if config == nil {
+		return nil, nil
+	}
+	wanted := &rendered{name: name, spec: config.Spec}
+	for _, source := range s.pool.Spec.Configuration.Source {
+		if found := findConfig(s.configs, source.Name); found != nil {
+			wanted.sources = append(wanted.sources, found)
+		}
+	}
+	var err error
+	if wanted.ignition, err = ignition.Parse(config.Spec.Config.Raw); err != nil {
+		return nil, &renderError{reason: reasonInvalidConfig, message: fmt.Sprintf("MachineConfig %s: spec.config: %v", name, err)}
+	}
+	wanted.live, err = liveOf(wanted, s.trustBundle)
+	return wanted, err
+}
+
+func findConfig(configs []mcfgv1.MachineConfig, name string) *mcfgv1.MachineConfig {
+	i := slices.IndexFunc(configs, func(config mcfgv1.MachineConfig) bool { return config.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &configs[i]
+}
+
 // target is the image that the pool's nodes are to run.
 func (s *scope) target() target {
 	if s.osConfig == nil {
@@ -185,7 +270,9 @@ func (s *scope) observe(wanted *rendered, renderErr error, target target, now me
 		observed.stream = stream.Name
 	}
 	for _, node := range s.members {
-		observed.nodes = append(observed.nodes, stateOf(node, s.images[node.Name], s.rollout, target))
+		state := stateOf(node, s.images[node.Name], s.rollout, target)
+		state.leftover = s.leftover[node.Name]
+		observed.nodes = append(observed.nodes, state)
 	}
 	return observed
 }

@@ -9,18 +9,13 @@ import (
 
 // DefaultSettle is how long a pool's next config has to stay the same before it is
 // taken: changes that belong together, such as a stream and the payload with its
-// images, or several MachineConfigs, then cost one build and one reboot. They are
-// written within a second or two; nobody notices the wait beside a rollout.
-const DefaultSettle = 2 * time.Second
+// images, or several MachineConfigs, then cost one build and one reboot. A client
+// that writes them one after the other takes less for each.
+const DefaultSettle = 500 * time.Millisecond
 
 // longestSettle, times the wait, is how long changes that never end can put a
 // config off.
 const longestSettle = 5
-
-// unsettled is how long to wait for more changes to a pool.
-type unsettled time.Duration
-
-func (u unsettled) Error() string { return "more changes may come within " + time.Duration(u).String() }
 
 // settler holds a pool's next config back until it has stayed the same for a
 // while. It forgets everything with a restart, which only begins the wait again.
