@@ -29,7 +29,7 @@ import (
 const (
 	// buildsTimeout bounds all builds together, four attempts of those that fail
 	// among them.
-	buildsTimeout = 6 * time.Minute
+	buildsTimeout = 8 * time.Minute
 	// outage is how long the registry is out of order: the builder asks again after
 	// 1, 2 and 4 seconds.
 	outage = 4 * time.Second
