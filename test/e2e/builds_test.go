@@ -78,6 +78,7 @@ func TestBuilds(t *testing.T) {
 	t.Run("a changed file below a Containerfile from base runs no RUN again", func(t *testing.T) {
 		testChangedFile(t, told, cases["a Containerfile from base"].asked)
 	})
+	t.Run("the demo's change of a file", func(t *testing.T) { run(t, told, told.ChangeQuickly()...) })
 	t.Run("the same inputs once more build nothing", func(t *testing.T) {
 		testSameInputs(t, told, cases["a config only"].asked)
 	})
