@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/opencontainers/go-digest"
@@ -110,6 +111,15 @@ type packed struct {
 // small: configs are texts.
 const packLevel = 2
 
+// packers are kept for the next layer: each has tables of some megabytes.
+var packers = sync.Pool{New: func() any {
+	packer, err := gzip.NewWriterLevel(nil, packLevel)
+	if err != nil {
+		panic(err) // the level is one of the library's
+	}
+	return packer
+}}
+
 // pack writes the entries as a gzip-compressed tar. The same entries give the
 // same bytes: sorted, no times, no names of owners, one compressor.
 func (t tree) pack() (packed, error) {
@@ -119,10 +129,9 @@ func (t tree) pack() (packed, error) {
 	}
 	var buffer bytes.Buffer
 	buffer.Grow(size / 4)
-	compressor, err := gzip.NewWriterLevel(&buffer, packLevel)
-	if err != nil {
-		return packed{}, err
-	}
+	compressor := packers.Get().(*gzip.Writer)
+	defer packers.Put(compressor)
+	compressor.Reset(&buffer)
 	uncompressed := sha256.New()
 	archive := archiveWriter{to: io.MultiWriter(compressor, uncompressed)}
 	for _, e := range entries {

@@ -42,13 +42,22 @@ func (e *entry) delivered(path string) DeliveredFile {
 		Target: e.target, Directory: e.kind == tar.TypeDir,
 	}
 	if e.kind != tar.TypeSymlink {
-		file.Mode = fmt.Sprintf("%04o", e.mode)
+		file.Mode = octal(e.mode)
 	}
 	if e.kind == tar.TypeReg {
 		sum := sha256.Sum256(e.data)
 		file.SHA256 = hex.EncodeToString(sum[:])
 	}
 	return file
+}
+
+// octal writes a mode with four digits.
+func octal(mode int64) string {
+	digits := [4]byte{}
+	for i := range digits {
+		digits[i] = byte('0' + mode>>(9-3*i)&7)
+	}
+	return string(digits[:])
 }
 
 // encodeFiles writes the list by path.

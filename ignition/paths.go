@@ -13,7 +13,7 @@ const maxLinks = 40
 // resolve cleans name and follows the base's links in the directories of it.
 // The last element is not followed: it is what gets replaced.
 func resolve(base Base, name string) (string, error) {
-	resolved := path.Clean("/" + name)
+	resolved := cleaned(name)
 	for range maxLinks {
 		next, err := followOne(base, resolved)
 		if err != nil {
@@ -25,6 +25,15 @@ func resolve(base Base, name string) (string, error) {
 		resolved = next
 	}
 	return "", refuse(name, fmt.Errorf("it leads through more than %d links of the base image", maxLinks))
+}
+
+// cleaned is path.Clean of a name below /, which is itself where it is clean: a
+// config is looked at several times, and has thousands of names.
+func cleaned(name string) string {
+	if strings.HasPrefix(name, "/") {
+		return path.Clean(name)
+	}
+	return path.Clean("/" + name)
 }
 
 // resolveAll is resolve with the last element followed, too.

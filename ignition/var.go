@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -206,9 +207,9 @@ type attributeFields struct{ mode, user, group string }
 // fields gives all attributes of e.
 func (e *entry) fields() *attributeFields {
 	return &attributeFields{
-		mode:  fmt.Sprintf("%04o", e.mode),
-		user:  cmp.Or(e.owner.user, fmt.Sprint(e.owner.uid)),
-		group: cmp.Or(e.owner.group, fmt.Sprint(e.owner.gid)),
+		mode:  octal(e.mode),
+		user:  cmp.Or(e.owner.user, strconv.Itoa(e.owner.uid)),
+		group: cmp.Or(e.owner.group, strconv.Itoa(e.owner.gid)),
 	}
 }
 
@@ -232,11 +233,10 @@ func tmpfilesLine(kind, name string, fields *attributeFields, argument string) s
 	if kind == "r" {
 		name = withoutGlobs(name)
 	}
-	line := fmt.Sprintf("%s %s %s %s %s -", kind, quoteWord(name), fields.mode, fields.user, fields.group)
 	if argument != "" {
-		line += " " + quoteArgument(argument)
+		argument = " " + quoteArgument(argument)
 	}
-	return line + "\n"
+	return kind + " " + quoteWord(name) + " " + fields.mode + " " + fields.user + " " + fields.group + " -" + argument + "\n"
 }
 
 // Texts of tmpfiles.d and of units are quoted as in C, with % doubled because it

@@ -29,7 +29,7 @@ import (
 const (
 	// buildsTimeout bounds all builds together, four attempts of those that fail
 	// among them.
-	buildsTimeout = 6 * time.Minute
+	buildsTimeout = 8 * time.Minute
 	// outage is how long the registry is out of order: the builder asks again after
 	// 1, 2 and 4 seconds.
 	outage = 4 * time.Second
@@ -78,6 +78,7 @@ func TestBuilds(t *testing.T) {
 	t.Run("a changed file below a Containerfile from base runs no RUN again", func(t *testing.T) {
 		testChangedFile(t, told, cases["a Containerfile from base"].asked)
 	})
+	t.Run("the demo's change of a file", func(t *testing.T) { run(t, told, told.ChangeQuickly()...) })
 	t.Run("the same inputs once more build nothing", func(t *testing.T) {
 		testSameInputs(t, told, cases["a config only"].asked)
 	})

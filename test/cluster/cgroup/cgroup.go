@@ -55,6 +55,9 @@ func Ensure(path string) ([]string, error) {
 			if err := ensureOne(dir); err != nil {
 				return nil, err
 			}
+			if filepath.Dir(dir) == hierarchy {
+				weigh(dir)
+			}
 		}
 		dirs = append(dirs, dir)
 	}
@@ -71,6 +74,20 @@ func ensureOne(dir string) error {
 		}
 	}
 	return nil
+}
+
+// A cgroup at the top gets as much of the processors as one process beside it, and
+// the cluster is some hundred: without more weight it stands still while something
+// is compiled, and its leases run out.
+var weights = map[string]string{"cpu.shares": "20480", "cpu.weight": "2000"}
+
+// weigh gives a cgroup its weight, in the hierarchy that has one.
+func weigh(dir string) {
+	for file, weight := range weights {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			_ = os.WriteFile(filepath.Join(dir, file), []byte(weight), 0o644) // slow is better than not at all
+		}
+	}
 }
 
 // inherit copies a cpuset setting from the parent where it exists and is empty.

@@ -98,13 +98,7 @@ func (s *Story) applyCredentials(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: inNamespace(user)}
-	_, err = controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, secret, func() error {
-		secret.Type = corev1.SecretTypeDockerConfigJson
-		secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: config}
-		return nil
-	})
-	return err
+	return s.applySecret(ctx, user, corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, config)
 }
 
 func (s *Story) applyConfigMap(ctx context.Context, name string, data map[string]string) error {
