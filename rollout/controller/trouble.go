@@ -54,7 +54,7 @@ var troubles = []trouble{
 	{"NodeDrifted", reported(v1alpha1.ConditionDrifted, metav1.ConditionTrue),
 		"put the files right, or set spec.drift to Correct"},
 	{"RivalUpdater", reported(v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue),
-		"disable and mask it on the node"},
+		"what they do to a node they do without a drain"},
 	{"LowDiskSpace", reported(v1alpha1.ConditionLowDiskSpace, metav1.ConditionTrue),
 		"make room on the node"},
 }

@@ -55,7 +55,8 @@ func (b *bench) measure(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	for _, worker := range b.Workers.Names() {
+	names := b.Workers.Names()
+	for _, worker := range names[:min(b.workers, len(names))] {
 		before := b.OutagesOf(worker)
 		if err := b.update(ctx, worker, image, c.isPulledAfterDrain); err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 
 // settings are the flags.
 type settings struct {
-	bytes, rate int64
-	rounds      int
+	bytes, rate     int64
+	rounds, workers int
 	// limit is how many seconds the large change may add, staged first.
 	limit float64
 }
@@ -25,6 +25,7 @@ func main() {
 	flag.Int64Var(&s.bytes, "bytes", 1_000_000_000, "size of the large change, which cannot be compressed")
 	flag.Int64Var(&s.rate, "rate", 50_000_000, "bytes per second that a node gets from the registry")
 	flag.IntVar(&s.rounds, "rounds", 1, "how often each case is measured, on every worker")
+	flag.IntVar(&s.workers, "workers", 2, "how many of the workers to use")
 	flag.Float64Var(&s.limit, "limit", 1, "seconds that the large change may add when it is staged first")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
