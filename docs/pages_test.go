@@ -17,36 +17,48 @@ var (
 	folderOfTest = regexp.MustCompile("`([a-z0-9/]+)`: ")
 )
 
-// TestTheFailureModesNameTestsThatExist: each failure has a test, and each test
-// that is named is in the folder that is named.
-func TestTheFailureModesNameTestsThatExist(t *testing.T) {
-	content, err := os.ReadFile("failure-modes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// pages are those whose tables name tests in their last column: by the beginnings
+// of their sections, the folder that tests without one are in.
+var pages = map[string]struct {
+	folders map[string]string
+	rows    int
+}{
+	"failure-modes.md": {map[string]string{"The node": "rollout/agent", "The cluster": "rollout/controller"}, 40},
+	"builds.md": {map[string]string{
+		"What users do": "controllers/machineosbuild", "What goes wrong": "controllers/machineosbuild", "Images in the registry": "controllers/machineosbuild",
+	}, 50},
+}
+
+// TestThePagesNameTestsThatExist: each row has a test, and each test that is named
+// is in the folder that is named.
+func TestThePagesNameTestsThatExist(t *testing.T) {
 	folders := testsByFolder(t)
-	folder := ""
-	rows := 0
-	for _, line := range strings.Split(string(content), "\n") {
-		switch {
-		case strings.HasPrefix(line, "## The node"):
-			folder = "rollout/agent"
-		case strings.HasPrefix(line, "## The cluster"):
-			folder = "rollout/controller"
-		case strings.HasPrefix(line, "## "):
-			folder = ""
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if folder == "" || !strings.HasPrefix(line, "| ") || strings.HasPrefix(cells[0], " failure ") {
-			continue
-		}
-		rows++
-		checkRow(t, folders, folder, strings.TrimSpace(cells[0]), cells[len(cells)-1])
-	}
-	if rows < 40 {
-		t.Errorf("%d rows were found: has the page another form?", rows)
+	for name, page := range pages {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder, rows := "", 0
+			for line := range strings.Lines(string(content)) {
+				if section, isSection := strings.CutPrefix(strings.TrimSpace(line), "## "); isSection {
+					folder = page.folders[section]
+				}
+				cells := strings.Split(strings.Trim(line, "|\n"), "|")
+				if folder == "" || !strings.HasPrefix(line, "| ") || isHeader(cells) {
+					continue
+				}
+				rows++
+				checkRow(t, folders, folder, strings.TrimSpace(cells[0]), cells[len(cells)-1])
+			}
+			if rows < page.rows {
+				t.Errorf("%d rows were found: has the page another form?", rows)
+			}
+		})
 	}
 }
+
+func isHeader(cells []string) bool { return strings.HasPrefix(cells[len(cells)-1], " test") }
 
 // checkRow reads the tests of a row: those without a folder are in the section's.
 func checkRow(t *testing.T, folders map[string]map[string]bool, folder, failure, cell string) {
