@@ -99,6 +99,10 @@ const (
 	AnnotationReason = "machineconfiguration.openshift.io/reason"
 )
 
+// AnnotationRolloutConfig names, on an ImageRollout, the rendered MachineConfig
+// that its image was built from.
+const AnnotationRolloutConfig = "imagemode.dev/rendered-machine-config"
+
 // Annotations of the OSImageStream.
 const (
 	// AnnotationProblems lists what of the sources was left out, and why: JSON, a
@@ -131,6 +135,10 @@ const (
 	// failed. The pool shows it under the same name.
 	ConditionImageBuildDegraded = "ImageBuildDegraded"
 )
+
+// ConditionUpdaterConflict is True while a machine-config-operator does the same
+// work: the message names it, and how to switch it off.
+const ConditionUpdaterConflict = "UpdaterConflict"
 
 // FinalizerBaseImage keeps a MachineOSConfig that is being deleted until its
 // nodes have an image without its Containerfile to go to.
@@ -177,6 +185,11 @@ const (
 	// ConfigMapUnusedImages says since when images of this cluster are not used
 	// any more.
 	ConfigMapUnusedImages = "imagemode-unused-images"
+	// DaemonSetMachineConfigDaemon and DeploymentMachineOSBuilder are parts of a
+	// machine-config-operator, in Namespace: the one takes nodes to their images,
+	// the other builds them.
+	DaemonSetMachineConfigDaemon = "machine-config-daemon"
+	DeploymentMachineOSBuilder   = "machine-os-builder"
 	// OSImageStreamName is the name of the one OSImageStream object.
 	OSImageStreamName = "cluster"
 	// SecretNodePull carries the pull secrets of all rollouts to the agents,

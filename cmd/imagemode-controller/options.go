@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +20,10 @@ import (
 type Options struct {
 	// Namespace of Secrets, ConfigMaps, Jobs and the leader's lease.
 	Namespace string
-	// Controllers to run: names, "*" for all, "-name" for all but this one.
+	// Controllers to run: switches, "*" for all, "-name" for all but this one.
 	Controllers []string
+	// FeatureGates that the user has set; the others are as documented.
+	FeatureGates featureGates
 	// LeaderElect lets one of several replicas work at a time.
 	LeaderElect bool
 	// MetricsBindAddress serves metrics by TLS to whoever may get the
@@ -95,8 +96,8 @@ func newCommand(run func(*cobra.Command, Options) error) *cobra.Command {
 func (o *Options) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.Namespace, "namespace", keys.Namespace, "namespace of Secrets, ConfigMaps and Jobs")
-	flags.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
-		"controllers to run: * for all, a name, or -name to leave one out; names: "+strings.Join(controllerNames(), ", "))
+	flags.StringSliceVar(&o.Controllers, "controllers", []string{"*"}, controllersUsage())
+	flags.Var(&o.FeatureGates, "feature-gates", gatesUsage())
 	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one of several replicas work at a time")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address that serves metrics, by TLS and with authorization; 0: none")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz; 0: none")
@@ -145,12 +146,8 @@ func (o *Options) validate() error {
 	if o.Namespace == "" {
 		problems = append(problems, errors.New("--namespace is empty; name the namespace of Secrets and Jobs"))
 	}
-	for _, name := range o.Controllers {
-		if bare := strings.TrimPrefix(name, "-"); name != "*" && !slices.Contains(controllerNames(), bare) {
-			problems = append(problems, fmt.Errorf("--controllers: %q is no controller; there are %s", bare, strings.Join(controllerNames(), ", ")))
-		}
-	}
-	if o.runs("machineosbuild") && o.BuilderImage == "" {
+	problems = append(problems, checkControllers(o.Controllers))
+	if o.runs(switchBuilds) && o.BuilderImage == "" {
 		problems = append(problems, errors.New("--builder-image is empty; name the image with imagemode-builder"))
 	}
 	for name, deadline := range map[string]time.Duration{
@@ -190,18 +187,3 @@ const (
 	backendNative        = "native"
 	backendBootcOperator = "bootc-operator"
 )
-
-// runs reports whether a controller is switched on. The last entry that speaks
-// of it counts.
-func (o *Options) runs(controller string) bool {
-	on := false
-	for _, name := range o.Controllers {
-		switch name {
-		case "*", controller:
-			on = true
-		case "-" + controller:
-			on = false
-		}
-	}
-	return on
-}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,37 +34,100 @@ func TestDefaults(t *testing.T) {
 	if got.Namespace != keys.Namespace || got.MetricsBindAddress != ":8443" || got.LeaderElect {
 		t.Errorf("%+v", got)
 	}
-	for _, name := range controllerNames() {
+	for _, name := range switchNames() {
 		if !got.runs(name) {
 			t.Errorf("controller %s is off", name)
 		}
 	}
 }
 
+// without is all switches but some.
+func without(names ...string) []string {
+	return slices.DeleteFunc(switchNames(), func(name string) bool { return slices.Contains(names, name) })
+}
+
 func TestControllersAreSwitched(t *testing.T) {
+	withoutPools := []string{"osimagestream", "machineosbuild", "nodepool", "rollout"}
 	for flag, want := range map[string][]string{
-		"*":                               controllerNames(),
-		"osimagestream":                   {"osimagestream"},
-		"*,-machineosbuild,-imagerollout": {"osimagestream", "machineconfigpool", "nodepool"},
-		"-machineosbuild,*":               controllerNames(),
-		"machineconfigpool,imagerollout":  {"machineconfigpool", "imagerollout"},
-		"machineosbuild,-machineosbuild":  nil,
+		"*":                              switchNames(),
+		"osimagestream":                  {"osimagestream"},
+		"-render,-pool-status":           without("render", "pool-status"),
+		"*,-machineosbuild,-rollout":     without("machineosbuild", "rollout"),
+		"-machineosbuild,*":              without("machineosbuild"),
+		"machineconfigpool,rollout":      append(slices.Clone(poolSwitches), "rollout"),
+		"-machineconfigpool":             withoutPools,
+		"-machineconfigpool,render":      {"render"},
+		"*,-machineconfigpool,hand-off":  {"osimagestream", "hand-off", "machineosbuild", "nodepool", "rollout"},
+		"machineosbuild,-machineosbuild": nil,
+		"*,-render,render":               switchNames(),
 	} {
 		t.Run(flag, func(t *testing.T) {
 			options, err := parse(t, "--builder-image=builder:1", "--controllers="+flag)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, name := range controllerNames() {
-				if options.runs(name) {
-					got = append(got, name)
-				}
+			checkSwitches(t, options, want)
+		})
+	}
+}
+
+func checkSwitches(t *testing.T, options Options, want []string) {
+	t.Helper()
+	var got []string
+	for _, name := range switchNames() {
+		if options.runs(name) {
+			got = append(got, name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFeatureGates(t *testing.T) {
+	for flag, test := range map[string]struct {
+		switches      []string
+		defaultBuilds bool
+	}{
+		"OSStreams=true":                                     {switchNames(), true},
+		"OSStreams=false":                                    {without("osimagestream", "nodepool"), true},
+		"BootcNodeManagement=false":                          {without("hand-off", "rollout"), true},
+		"DefaultBuilds=false":                                {switchNames(), false},
+		"DefaultBuilds=false, OSStreams=0":                   {without("osimagestream", "nodepool"), false},
+		"OSStreams=false,OSStreams=true,DefaultBuilds=false": {switchNames(), false},
+	} {
+		t.Run(flag, func(t *testing.T) {
+			options, err := parse(t, "--builder-image=builder:1", "--feature-gates="+flag)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			checkSwitches(t, options, test.switches)
+			if got := options.FeatureGates.on(gateDefaultBuilds); got != test.defaultBuilds {
+				t.Errorf("default builds: %t, want %t", got, test.defaultBuilds)
 			}
 		})
+	}
+	t.Run("a gate opens nothing that a switch closed", func(t *testing.T) {
+		options, err := parse(t, "--builder-image=b", "--feature-gates=BootcNodeManagement=true", "--controllers=-rollout")
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSwitches(t, options, without("rollout"))
+	})
+}
+
+func TestHelpNamesEverySwitchAndGate(t *testing.T) {
+	command := newCommand(nil)
+	var help bytes.Buffer
+	command.SetOut(&help)
+	command.SetArgs([]string{"--help"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(switchNames(), gateNames()...) {
+		if !strings.Contains(help.String(), name+": ") && !strings.Contains(help.String(), name+" (default true): ") {
+			t.Errorf("--help does not say what %s does", name)
+		}
 	}
 }
 
@@ -73,6 +138,9 @@ func TestBadFlagsAreNamed(t *testing.T) {
 	}{
 		"no builder image":      {nil, "--builder-image is empty"},
 		"an unknown controller": {[]string{"--builder-image=b", "--controllers=*,-machineos"}, `"machineos" is no controller`},
+		"a gate nobody knows":   {[]string{"--builder-image=b", "--feature-gates=Streams=true"}, `"Streams" is no feature gate; there are OSStreams`},
+		"a gate half open":      {[]string{"--builder-image=b", "--feature-gates=OSStreams"}, "write NAME=true or NAME=false"},
+		"the list of names":     {[]string{"--builder-image=b", "--controllers=rendre"}, "there are osimagestream, render, pool-status"},
 		"no namespace":          {[]string{"--builder-image=b", "--namespace="}, "--namespace is empty"},
 		"no time":               {[]string{"--builder-image=b", "--builder-deadline=0s"}, "--builder-deadline"},
 		"no time to start":      {[]string{"--builder-image=b", "--builder-pending-deadline=0s"}, "--builder-pending-deadline"},

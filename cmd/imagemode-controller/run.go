@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // maintenance windows name time zones; the image has no list of them
@@ -43,55 +44,78 @@ import (
 // leaseName is the Lease that replicas of the controller elect a leader by.
 const leaseName = "imagemode-controller"
 
-// add adds one controller to a manager.
+// add adds controllers to a manager.
 type add func(ctrl.Manager, Options) error
 
-// controllers that this program runs, in the order of the flow.
+// controllers that this program runs, in the order of the flow. Each is added
+// when one of its switches is on.
 var controllers = []struct {
-	name string
-	add  add
+	switches []string
+	add      add
 }{
-	{"osimagestream", func(mgr ctrl.Manager, o Options) error {
-		return osimagestream.Add(mgr, osimagestream.Options{
-			Namespace: o.Namespace, DefaultStream: o.DefaultStream, GlobalPullSecret: o.GlobalPullSecret, ReleaseImage: o.ReleaseImage,
-			Pair: streams.Pair{OSImage: o.BaseOSImage, ExtensionsImage: o.BaseOSExtensionsImage},
-		})
-	}},
-	{"machineconfigpool", func(mgr ctrl.Manager, o Options) error {
-		return machineconfigpool.Add(mgr, machineconfigpool.Options{
-			Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, DefaultBuild: o.DefaultBuild, Version: version(), Settle: machineconfigpool.DefaultSettle,
-		})
-	}},
-	{"machineosbuild", func(mgr ctrl.Manager, o Options) error {
-		cluster, err := clusterID(mgr.GetAPIReader())
-		if err != nil {
-			return err
-		}
-		return machineosbuild.Add(mgr, machineosbuild.Options{
-			Namespace:              o.Namespace,
-			BuilderImage:           o.BuilderImage,
-			BuilderPod:             o.BuilderPod,
-			BuilderDeadline:        o.BuilderDeadline,
-			BuilderPendingDeadline: o.BuilderPendingDeadline,
-			MaxConcurrentBuilds:    o.MaxConcurrentBuilds,
-			History:                &o.History,
-			Prune:                  machineosbuild.PruneMode(o.Prune),
-			ClusterID:              cluster,
-			NodePullSecret:         o.NodePullSecret,
-			GlobalPullSecret:       o.GlobalPullSecret,
-			Workers:                o.Workers,
-		})
-	}},
-	{"nodepool", func(mgr ctrl.Manager, o Options) error {
-		payloads := osimagestream.NewPayloads(mgr.GetClient(), osimagestream.Options{Namespace: o.Namespace, GlobalPullSecret: o.GlobalPullSecret})
-		return nodepool.Add(mgr, nodepool.Options{Payloads: payloads})
-	}},
-	{"imagerollout", func(mgr ctrl.Manager, o Options) error {
-		if o.RolloutBackend == backendBootcOperator {
-			return bootcoperator.Add(mgr)
-		}
-		return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace, NodeName: o.NodeName})
-	}},
+	{[]string{switchStreams}, addStreams},
+	// Wherever builds are made here, their failure is shown on the pool.
+	{append(slices.Clone(poolSwitches), switchBuilds), addPools},
+	{[]string{switchBuilds}, addBuilds},
+	{[]string{switchNodePools}, addNodePools},
+	{[]string{switchRollout}, addRollouts},
+}
+
+func addStreams(mgr ctrl.Manager, o Options) error {
+	return osimagestream.Add(mgr, osimagestream.Options{
+		Namespace: o.Namespace, DefaultStream: o.DefaultStream, GlobalPullSecret: o.GlobalPullSecret, ReleaseImage: o.ReleaseImage,
+		Pair: streams.Pair{OSImage: o.BaseOSImage, ExtensionsImage: o.BaseOSExtensionsImage},
+	})
+}
+
+func addPools(mgr ctrl.Manager, o Options) error {
+	options := machineconfigpool.Options{
+		Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Version: version(), Settle: machineconfigpool.DefaultSettle,
+		WithoutStreams: !o.FeatureGates.on(gateStreams),
+		Off: machineconfigpool.Parts{
+			Render: !o.runs(switchRender), Status: !o.runs(switchPoolStatus), Membership: !o.runs(switchMembership),
+			MachineConfigNodes: !o.runs(switchMachineConfigNodes), NodeAnnotations: !o.runs(switchNodeAnnotations),
+			HandOff: !o.runs(switchHandOff),
+		},
+	}
+	if o.FeatureGates.on(gateDefaultBuilds) {
+		options.DefaultBuild = o.DefaultBuild
+	}
+	return machineconfigpool.Add(mgr, options)
+}
+
+func addBuilds(mgr ctrl.Manager, o Options) error {
+	cluster, err := clusterID(mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	return machineosbuild.Add(mgr, machineosbuild.Options{
+		Namespace:              o.Namespace,
+		BuilderImage:           o.BuilderImage,
+		BuilderPod:             o.BuilderPod,
+		BuilderDeadline:        o.BuilderDeadline,
+		BuilderPendingDeadline: o.BuilderPendingDeadline,
+		MaxConcurrentBuilds:    o.MaxConcurrentBuilds,
+		History:                &o.History,
+		Prune:                  machineosbuild.PruneMode(o.Prune),
+		ClusterID:              cluster,
+		NodePullSecret:         o.NodePullSecret,
+		GlobalPullSecret:       o.GlobalPullSecret,
+		BuildsOnly:             !o.runs(switchHandOff),
+		Workers:                o.Workers,
+	})
+}
+
+func addNodePools(mgr ctrl.Manager, o Options) error {
+	payloads := osimagestream.NewPayloads(mgr.GetClient(), osimagestream.Options{Namespace: o.Namespace, GlobalPullSecret: o.GlobalPullSecret})
+	return nodepool.Add(mgr, nodepool.Options{Payloads: payloads})
+}
+
+func addRollouts(mgr ctrl.Manager, o Options) error {
+	if o.RolloutBackend == backendBootcOperator {
+		return bootcoperator.Add(mgr)
+	}
+	return rollout.Add(mgr, rollout.Options{Namespace: o.Namespace, NodeName: o.NodeName})
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
@@ -114,14 +138,6 @@ func version() string {
 		return info.Main.Version
 	}
 	return ""
-}
-
-func controllerNames() []string {
-	var names []string
-	for _, controller := range controllers {
-		names = append(names, controller.name)
-	}
-	return names
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=openshift-machine-config-operator,resources=leases,verbs=get;create;update;patch
@@ -148,7 +164,7 @@ func Run(command *cobra.Command, options Options) error {
 		return fmt.Errorf("set up: %w", err)
 	}
 	for _, controller := range controllers {
-		if !options.runs(controller.name) {
+		if !slices.ContainsFunc(controller.switches, options.runs) {
 			continue
 		}
 		if err := controller.add(mgr, options); err != nil {

@@ -27,6 +27,13 @@ type verdict struct {
 	reason, message string
 }
 
+// condition is the verdict as the API has it, without a time.
+func (v verdict) condition(kind mcfgv1.MachineConfigPoolConditionType) mcfgv1.MachineConfigPoolCondition {
+	return mcfgv1.MachineConfigPoolCondition{
+		Type: kind, Status: v.status, Reason: v.reason, Message: streams.Truncate(v.message, maxMessage),
+	}
+}
+
 func isTrueBecause(reason, message string) verdict {
 	return verdict{corev1.ConditionTrue, reason, message}
 }
@@ -51,10 +58,10 @@ func (o observation) conditions(count counts) []mcfgv1.MachineConfigPoolConditio
 		{mcfgv1.MachineConfigPoolDegraded, degraded(render, build, node)},
 		{conditionStreamProblems, o.streamProblems()},
 	} {
-		list = append(list, mcfgv1.MachineConfigPoolCondition{
-			Type: entry.kind, Status: entry.verdict.status, Reason: entry.verdict.reason,
-			Message: streams.Truncate(entry.verdict.message, maxMessage),
-		})
+		if entry.kind == mcfgv1.MachineConfigPoolRenderDegraded && o.isRenderedElsewhere {
+			continue // it stays as whoever renders wrote it
+		}
+		list = append(list, entry.verdict.condition(entry.kind))
 	}
 	return list
 }
@@ -66,17 +73,37 @@ func (o observation) updated(count counts) verdict {
 	case o.isUpdated(count):
 		return isTrueBecause("AllNodesUpdated", fmt.Sprintf("All nodes are updated with MachineConfig %s / Image %s",
 			o.pool.Spec.Configuration.Name, o.target.image()))
-	case o.renderErr != nil:
+	case !o.isRendered():
 		return isFalseBecause("RenderDegraded", "The wanted configuration could not be rendered; the nodes keep the one they have")
+	case o.isUnsettled:
+		return isFalseBecause("ConfigChanges", "The MachineConfigs or the OS image of the pool have changed; a new configuration is rendered as soon as no more changes come")
 	case o.target.phase == noOSConfig:
 		return isFalseBecause("NoMachineOSConfig", fmt.Sprintf(
-			"No image carries MachineConfig %s; create MachineOSConfig %s to have one built", o.pool.Spec.Configuration.Name, o.pool.Name))
+			"No image carries MachineConfig %s; create MachineOSConfig %s to have one built", o.pool.Spec.Configuration.Name, o.pool.Name)+o.leftovers())
 	case o.target.phase != ready:
 		return isFalseBecause("ImageNotReady", fmt.Sprintf("The OS image of MachineConfig %s is not ready", o.pool.Spec.Configuration.Name))
 	default:
 		return isFalseBecause("NodesNotUpdated", fmt.Sprintf("%d of %d nodes are updated with Image %s, %d of them are ready",
 			count.updated, count.total, o.target.image(), count.ready))
 	}
+}
+
+// leftovers names the nodes that still run an image of another pool, or of one
+// that was given up: without a repository there is nothing to take them to.
+func (o observation) leftovers() string {
+	var nodes []string
+	for _, node := range o.nodes {
+		if node.leftover != "" {
+			nodes = append(nodes, fmt.Sprintf("node %s still runs the image of MachineConfig %s", node.name, node.leftover))
+		}
+	}
+	if more := len(nodes) - maxNamed; more > 0 {
+		nodes = append(nodes[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(nodes, "; ")
 }
 
 // updating says what the pool waits for. It is False when nothing is on its
@@ -87,6 +114,10 @@ func (o observation) updating(count counts) verdict {
 		return isFalseBecause("AllNodesUpdated", "")
 	case o.target.phase == noOSConfig:
 		return isFalseBecause("NoMachineOSConfig", "No MachineOSConfig asks for an OS image of this pool")
+	case o.isUnsettled && o.pool.Spec.Paused:
+		return isFalseBecause("Paused", "Pool is paused; waiting for a new configuration to be rendered")
+	case o.isUnsettled:
+		return isTrueBecause("ConfigChanges", "Pool is waiting for a new configuration to be rendered"+o.onTheirWay())
 	case o.pool.Spec.Paused:
 		return isFalseBecause("Paused", o.pausedMessage())
 	default:
@@ -148,7 +179,7 @@ func (o observation) progress(count counts) verdict {
 	case created, prepared:
 		return isTrueBecause("BuildPending", fmt.Sprintf("Pool is waiting for OS image build to start (mosb: %s)", o.target.build.Name))
 	case building:
-		return isTrueBecause("Building", fmt.Sprintf("Pool is waiting for OS image build to complete (mosb: %s)", o.target.build.Name))
+		return isTrueBecause("Building", fmt.Sprintf("Pool is waiting for OS image build to complete (mosb: %s)", o.target.build.Name)+o.onTheirWay())
 	case failed:
 		return isFalseBecause("BuildFailed", fmt.Sprintf("Pool update stopped due to OS image build failure (mosb: %s)", o.target.build.Name))
 	case interrupted:
@@ -158,7 +189,7 @@ func (o observation) progress(count counts) verdict {
 			fmt.Sprintf("Pool is waiting for the OS image to be ready for the nodes (mosb: %s)", o.target.build.Name)+o.obstacle())
 	}
 	isMoving := o.rollout != nil && len(o.rollout.Status.Slots) > 0
-	if count.isStuck() && !isMoving || (o.renderErr != nil && count.isDone()) {
+	if count.isStuck() && !isMoving || (!o.isRendered() && count.isDone()) {
 		return isFalseBecause("Degraded", "Pool update paused due to degraded condition")
 	}
 	return isTrueBecause("NodesUpdating", fmt.Sprintf("Pool is waiting for nodes to apply OS image (mosb: %s)", o.target.build.Name)+o.onTheirWay())
@@ -177,6 +208,12 @@ func (o observation) obstacle() string {
 
 // renderDegraded says why the wanted config could not be rendered.
 func (o observation) renderDegraded() verdict {
+	if o.isRenderedElsewhere {
+		if found := findCondition(o.pool.Status.Conditions, mcfgv1.MachineConfigPoolRenderDegraded); found != nil {
+			return verdict{found.Status, found.Reason, found.Message}
+		}
+		return isFalseBecause("", "")
+	}
 	if o.renderErr == nil {
 		return isFalseBecause("Rendered", "")
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -42,11 +40,31 @@ type Options struct {
 	// Settle is how long a pool's next config has to stay the same before it is
 	// taken. Zero: it is taken at once.
 	Settle time.Duration
+	// WithoutStreams: OS images come from MachineConfigs alone.
+	WithoutStreams bool
+	// Off are the parts that something else does.
+	Off Parts
 	// Version of this program, written to rendered MachineConfigs. It is no part
 	// of their names. Empty: "unversioned".
 	Version string
 	// Clock tells the time of transitions. nil: the real one.
 	Clock clock.PassiveClock
+}
+
+// Parts of what is done for pools and their nodes.
+type Parts struct {
+	// Render is rendering MachineConfigs and writing spec.configuration.
+	Render bool
+	// Status is all of a pool's status. Without it the condition ImageBuildDegraded
+	// alone is put into it.
+	Status bool
+	// Membership is the label of Nodes that names their pool.
+	Membership bool
+	// MachineConfigNodes are those objects; NodeAnnotations those of
+	// machineconfiguration.openshift.io on Nodes.
+	MachineConfigNodes, NodeAnnotations bool
+	// HandOff is the ImageRollouts of pools.
+	HandOff bool
 }
 
 // Add adds the reconcilers of pools and of their nodes to mgr.
@@ -57,20 +75,31 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
+	rivals := &rivals{live: mgr.GetAPIReader(), namespace: options.Namespace, clock: options.Clock}
 	pools := &poolReconciler{
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-machineconfigpool"),
 		options: options,
+		rivals:  rivals,
 		settler: &settler{wait: options.Settle, clock: options.Clock},
+		writes:  pacer{clock: options.Clock},
 	}
 	if err := pools.add(mgr); err != nil {
 		return fmt.Errorf("add controller machineconfigpool: %w", err)
 	}
-	nodes := &nodeReconciler{client: mgr.GetClient()}
-	if err := nodes.add(mgr); err != nil {
-		return fmt.Errorf("add controller node-membership: %w", err)
+	if !options.Off.Membership {
+		nodes := &nodeReconciler{client: mgr.GetClient()}
+		if err := nodes.add(mgr); err != nil {
+			return fmt.Errorf("add controller node-membership: %w", err)
+		}
 	}
-	views := &viewReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: options.Namespace, clock: options.Clock}
+	if options.Off.MachineConfigNodes && options.Off.NodeAnnotations {
+		return nil
+	}
+	views := &viewReconciler{
+		client: mgr.GetClient(), off: options.Off, rivals: rivals, schema: &nodeSchema{live: mgr.GetAPIReader()},
+		clock: options.Clock, writes: pacer{clock: options.Clock},
+	}
 	if err := views.add(mgr); err != nil {
 		return fmt.Errorf("add controller machineconfignode: %w", err)
 	}
@@ -82,7 +111,10 @@ type poolReconciler struct {
 	client  client.Client
 	events  events.EventRecorder
 	options Options
+	rivals  *rivals
 	settler *settler
+	// writes are those of the status of each pool.
+	writes pacer
 }
 
 func (r *poolReconciler) add(mgr ctrl.Manager) error {
@@ -107,6 +139,7 @@ func (r *poolReconciler) add(mgr ctrl.Manager) error {
 func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	scope, err := r.gather(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
+		r.writes.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -115,26 +148,30 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if scope.pool.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	return result(r.act(ctx, scope))
+	wait, err := r.act(ctx, scope)
+	if err != nil || wait == 0 {
+		return result(err)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // act does what the scope asks for. The status is written at the end and after
-// a failure, too: it is where the user looks.
-func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
-	wanted, renderErr := scope.render()
+// a failure, too: it is where the user looks. The answer is how long it has to
+// wait, if it was written just before.
+func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, error) {
+	wanted, renderErr := r.wanted(scope)
 	var problem *renderError
 	if renderErr != nil {
 		if wanted = nil; !errors.As(renderErr, &problem) {
-			return renderErr
-		}
-	}
-	if renderErr == nil {
-		if wait := r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name); wait > 0 {
-			return unsettled(wait)
+			return 0, renderErr
 		}
 	}
 	var failures []error
-	if renderErr == nil {
+	unsettled := r.unsettled(scope, wanted)
+	switch {
+	case unsettled > 0:
+		wanted = nil // what reaches nodes without an image waits, too
+	case renderErr == nil && !r.options.Off.Render:
 		failures = append(failures, r.publish(ctx, scope, wanted))
 	}
 	target := scope.target()
@@ -143,25 +180,30 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) error {
 		// that is.
 		failures = append(failures, r.handOff(ctx, scope, target, wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
-	failures = append(failures, r.writeStatus(ctx, scope, scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))))
-	return errors.Join(failures...)
+	observed := scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))
+	observed.isRenderedElsewhere, observed.isUnsettled = r.options.Off.Render, unsettled > 0
+	unwritten, err := r.publishStatus(ctx, scope, observed)
+	if unsettled == 0 || (unwritten > 0 && unwritten < unsettled) {
+		return unwritten, errors.Join(append(failures, err)...)
+	}
+	return unsettled, errors.Join(append(failures, err)...)
 }
 
-// writeStatus writes the pool's status where it differs.
-func (r *poolReconciler) writeStatus(ctx context.Context, scope *scope, observed observation) error {
-	status := computeStatus(observed)
-	if equality.Semantic.DeepEqual(scope.pool.Status, status) {
-		return nil
+// unsettled is how long more changes to the pool's config may come, before it is
+// taken. wanted is nil when there is none.
+func (r *poolReconciler) unsettled(scope *scope, wanted *rendered) time.Duration {
+	if wanted == nil || r.options.Off.Render {
+		return 0
 	}
-	before := scope.pool.DeepCopy()
-	scope.pool.Status = status
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	// A pool that is gone by now needs no status.
-	if err := r.client.Status().Patch(ctx, scope.pool, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write status of MachineConfigPool %s: %w", scope.pool.Name, err)
+	return r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name)
+}
+
+// wanted is the pool's config: rendered here, or by something else.
+func (r *poolReconciler) wanted(scope *scope) (*rendered, error) {
+	if r.options.Off.Render {
+		return scope.renderedElsewhere()
 	}
-	r.announce(before, &mcfgv1.MachineConfigPool{ObjectMeta: before.ObjectMeta, Status: status})
-	return nil
+	return scope.render()
 }
 
 // result turns an error into what happens next: where another writer was
@@ -170,9 +212,6 @@ func (r *poolReconciler) writeStatus(ctx context.Context, scope *scope, observed
 func result(err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{}, nil
-	}
-	if wait := unsettled(0); errors.As(err, &wait) {
-		return reconcile.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
 	if isConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil

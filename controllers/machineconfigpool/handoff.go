@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,7 +27,10 @@ const handOffManager = "imagemode-machineconfigpool"
 // order is what a pool asks of its rollout: the fields of the ImageRollout that
 // are this controller's, and no other.
 type order struct {
-	image          string
+	image string
+	// config is the rendered MachineConfig that the image was built from. It stands
+	// in an annotation, so that both move together for whoever reads.
+	config         string
 	nodeSelector   *metav1.LabelSelector
 	paused         bool
 	maxUnavailable intstr.IntOrString
@@ -53,8 +58,10 @@ func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.
 		// The secret belongs to the image: a MachineOSConfig that went away
 		// must not take it from nodes that still pull.
 		answer.image, answer.pullSecret = existing.Spec.Image, existing.Spec.PullSecretRef
+		answer.config = existing.Annotations[machineconfiguration.AnnotationRolloutConfig]
 		return answer, true
 	}
+	answer.config = pool.Spec.Configuration.Name
 	if target.osConfig == nil {
 		answer.pullSecret = existing.Spec.PullSecretRef
 		return answer, true
@@ -105,6 +112,20 @@ func maxUnavailable(pool *mcfgv1.MachineConfigPool) (limit intstr.IntOrString, p
 		"spec.maxUnavailable %q of MachineConfigPool %s is neither a number of nodes nor a percentage from 0%% to 100%%; 1 is used instead", wanted.String(), pool.Name)
 }
 
+// oddMaxUnavailable is the event for a spec.maxUnavailable that is not taken as it
+// stands; the reason is empty when it is.
+func oddMaxUnavailable(pool *mcfgv1.MachineConfigPool) (reason, message string) {
+	limit, problem := maxUnavailable(pool)
+	if problem != "" {
+		return "InvalidMaxUnavailable", problem
+	}
+	if text := limit.String(); text == "0" || text == "0%" {
+		return "MaxUnavailableZero", fmt.Sprintf(
+			"spec.maxUnavailable %s of MachineConfigPool %s is taken as 1: with 0 no node could ever be updated; use spec.paused to hold the nodes back", text, pool.Name)
+	}
+	return "", ""
+}
+
 // isIn reports whether the rollout already says all of it.
 func (o order) isIn(existing *v1alpha1.ImageRollout) bool {
 	if existing == nil {
@@ -112,6 +133,7 @@ func (o order) isIn(existing *v1alpha1.ImageRollout) bool {
 	}
 	spec := existing.Spec
 	return spec.Image == o.image && spec.Paused == o.paused &&
+		existing.Annotations[machineconfiguration.AnnotationRolloutConfig] == o.config &&
 		equality.Semantic.DeepEqual(spec.NodeSelector, o.nodeSelector) &&
 		equality.Semantic.DeepEqual(spec.MaxUnavailable, &o.maxUnavailable) &&
 		equality.Semantic.DeepEqual(spec.PullSecretRef, o.pullSecret) &&
@@ -143,6 +165,9 @@ func (o order) applyConfiguration(pool string, existing *v1alpha1.ImageRollout) 
 	rollout := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	rollout.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ImageRollout"))
 	rollout.SetName(pool)
+	if o.config != "" {
+		rollout.SetAnnotations(map[string]string{machineconfiguration.AnnotationRolloutConfig: o.config})
+	}
 	if existing != nil {
 		// An older view of the rollout must not bring its old image back.
 		rollout.SetResourceVersion(existing.ResourceVersion)
@@ -163,25 +188,27 @@ func toAny(values map[string]string) map[string]any {
 // reaches the nodes without an image follows the wanted config at once; while
 // that cannot be rendered, wanted is nil and it stays as it is.
 func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target target, wanted *rendered) error {
-	order, isNeeded := orderFor(scope.pool, target, scope.rollout, r.options)
+	order, isNeeded, err := r.order(ctx, scope, target)
+	if err != nil || !isNeeded {
+		return err
+	}
 	switch {
 	case wanted != nil:
 		order.live = wanted.live
 	case scope.rollout != nil:
 		order.live = scope.rollout.Spec.Live
 	}
-	if !isNeeded || order.isIn(scope.rollout) {
+	if order.isIn(scope.rollout) {
 		return nil
 	}
-	if _, problem := maxUnavailable(scope.pool); problem != "" {
-		r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, "InvalidMaxUnavailable", "HandOff", "%s", problem)
+	if reason, message := oddMaxUnavailable(scope.pool); reason != "" {
+		r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, reason, "HandOff", "%s", message)
 	}
 	rollout, err := order.applyConfiguration(scope.pool.Name, scope.rollout)
 	if err != nil {
 		return err
 	}
-	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager), client.ForceOwnership)
-	if err != nil {
+	if err := r.apply(ctx, scope.pool, rollout); err != nil {
 		return fmt.Errorf("apply ImageRollout %s: %w", scope.pool.Name, err)
 	}
 	log.FromContext(ctx).Info("handed off to the rollout", "image", order.image, "paused", order.paused)
@@ -190,4 +217,59 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 			"MachineConfig %s / Image %s goes to the nodes", scope.pool.Spec.Configuration.Name, order.image)
 	}
 	return nil
+}
+
+// order is what the rollout is to do, if it is this controller that says so. Where
+// a machine-config-daemon takes nodes to their images, nothing new is handed
+// off, and what was before is held.
+func (r *poolReconciler) order(ctx context.Context, scope *scope, target target) (order, bool, error) {
+	if r.options.Off.HandOff {
+		return order{}, false, nil
+	}
+	answer, isNeeded := orderFor(scope.pool, target, scope.rollout, r.options)
+	if !isNeeded {
+		return order{}, false, nil
+	}
+	hasDaemon, err := r.rivals.hasDaemon(ctx)
+	if err != nil || !hasDaemon {
+		return answer, err == nil, err
+	}
+	answer, isNeeded = orderFor(scope.pool, targetOfNone, scope.rollout, r.options)
+	answer.paused = true
+	return answer, isNeeded, nil
+}
+
+// targetOfNone has no image: what was handed off stays.
+var targetOfNone = target{}
+
+// apply writes the fields of the hand-off. They are this controller's: what
+// somebody else has made of them is overruled, and the pool says whose it was.
+func (r *poolReconciler) apply(ctx context.Context, pool *mcfgv1.MachineConfigPool, rollout *unstructured.Unstructured) error {
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager))
+	others := otherManagers(err)
+	if len(others) == 0 {
+		return err
+	}
+	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(rollout), client.FieldOwner(handOffManager), client.ForceOwnership); err != nil {
+		return err
+	}
+	r.events.Eventf(pool, nil, corev1.EventTypeWarning, "FieldOverruled", "HandOff", "%s", shortened(fmt.Sprintf(
+		"ImageRollout %s has fields that follow MachineConfigPool %s and its MachineOSConfig; overruled was: %s", rollout.GetName(), pool.Name, strings.Join(others, "; "))))
+	return nil
+}
+
+// otherManagers says, of a refusal to apply, which field somebody else has set to
+// another value, and who; nothing for any other error.
+func otherManagers(err error) []string {
+	status, isStatus := err.(apierrors.APIStatus) //nolint:errorlint // as the client returns it
+	if err == nil || !isStatus || status.Status().Details == nil {
+		return nil
+	}
+	var others []string
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			others = append(others, cause.Field+", "+cause.Message)
+		}
+	}
+	return others
 }

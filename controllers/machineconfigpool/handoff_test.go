@@ -19,7 +19,9 @@ import (
 func handedOff(image string) *v1alpha1.ImageRollout {
 	one := intstr.FromInt32(1)
 	return &v1alpha1.ImageRollout{
-		ObjectMeta: metav1.ObjectMeta{Name: "worker", ResourceVersion: "5"},
+		ObjectMeta: metav1.ObjectMeta{Name: "worker", ResourceVersion: "5", Annotations: map[string]string{
+			machineconfiguration.AnnotationRolloutConfig: map[string]string{image1: config1, image2: config2}[image],
+		}},
 		Spec: v1alpha1.ImageRolloutSpec{
 			Image: image, NodeSelector: nodesOf("worker"), MaxUnavailable: &one,
 			PullSecretRef: &v1alpha1.SecretReference{Name: "node-pull", Namespace: "ns"},
@@ -77,6 +79,7 @@ func TestOrderForRollout(t *testing.T) {
 			}
 			want := *tc.want
 			want.paused, want.nodeSelector, want.maxUnavailable = true, nodesOf("worker"), intstr.FromInt32(1)
+			want.config = map[string]string{image1: config1, image2: config2}[want.image]
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(order{})); diff != "" {
 				t.Error(diff)
 			}
@@ -92,6 +95,7 @@ func TestOrderIsWrittenOnlyWhereItDiffers(t *testing.T) {
 	}{
 		"the same":             {func(*v1alpha1.ImageRollout) {}, true},
 		"a field of the users": {func(r *v1alpha1.ImageRollout) { r.Spec.RetryToken, r.Spec.MaxConcurrentStaging = "again", 3 }, true},
+		"another config":       {func(r *v1alpha1.ImageRollout) { r.Annotations = nil }, false},
 		"another image":        {func(r *v1alpha1.ImageRollout) { r.Spec.Image = image1 }, false},
 		"another pause":        {func(r *v1alpha1.ImageRollout) { r.Spec.Paused = true }, false},
 		"another selector":     {func(r *v1alpha1.ImageRollout) { r.Spec.NodeSelector = withLabel("x") }, false},
@@ -113,7 +117,7 @@ func TestOrderIsWrittenOnlyWhereItDiffers(t *testing.T) {
 
 func TestApplyConfigurationHoldsOurFieldsAndNoOther(t *testing.T) {
 	percent := intstr.FromString("25%")
-	o := order{image: image2, paused: false, nodeSelector: nodesOf("worker"), maxUnavailable: percent}
+	o := order{image: image2, config: config2, paused: false, nodeSelector: nodesOf("worker"), maxUnavailable: percent}
 	applied, err := o.applyConfiguration("worker", handedOff(image1))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +125,9 @@ func TestApplyConfigurationHoldsOurFieldsAndNoOther(t *testing.T) {
 	got := applied.Object
 	want := map[string]any{
 		"apiVersion": "imagemode.dev/v1alpha1", "kind": "ImageRollout",
-		"metadata": map[string]any{"name": "worker", "resourceVersion": "5"},
+		"metadata": map[string]any{"name": "worker", "resourceVersion": "5", "annotations": map[string]any{
+			"imagemode.dev/rendered-machine-config": config2,
+		}},
 		"spec": map[string]any{
 			"image": image2, "paused": false, "maxUnavailable": "25%",
 			"nodeSelector": map[string]any{"matchLabels": map[string]any{"imagemode.dev/pool": "worker"}},
@@ -142,25 +148,26 @@ func TestApplyConfigurationHoldsOurFieldsAndNoOther(t *testing.T) {
 
 func TestMaxUnavailable(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wanted    *intstr.IntOrString
-		want      string
-		isProblem bool
+		wanted *intstr.IntOrString
+		want   string
+		event  string
 	}{
-		"nothing said":    {nil, "1", false},
-		"a number":        {new(intstr.FromInt32(3)), "3", false},
-		"none":            {new(intstr.FromInt32(0)), "0", false},
-		"a percentage":    {new(intstr.FromString("50%")), "50%", false},
-		"a negative one":  {new(intstr.FromInt32(-1)), "1", true},
-		"over a hundred":  {new(intstr.FromString("101%")), "1", true},
-		"a word":          {new(intstr.FromString("all")), "1", true},
-		"a number quoted": {new(intstr.FromString("3")), "1", true},
+		"nothing said":    {nil, "1", ""},
+		"a number":        {new(intstr.FromInt32(3)), "3", ""},
+		"none":            {new(intstr.FromInt32(0)), "0", "MaxUnavailableZero"},
+		"none in percent": {new(intstr.FromString("0%")), "0%", "MaxUnavailableZero"},
+		"a percentage":    {new(intstr.FromString("50%")), "50%", ""},
+		"a negative one":  {new(intstr.FromInt32(-1)), "1", "InvalidMaxUnavailable"},
+		"over a hundred":  {new(intstr.FromString("101%")), "1", "InvalidMaxUnavailable"},
+		"a word":          {new(intstr.FromString("all")), "1", "InvalidMaxUnavailable"},
+		"a number quoted": {new(intstr.FromString("3")), "1", "InvalidMaxUnavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := builders.MachineConfigPool("worker")
 			pool.Spec.MaxUnavailable = tc.wanted
-			got, problem := maxUnavailable(pool)
-			if got.String() != tc.want || (problem != "") != tc.isProblem {
-				t.Errorf("maxUnavailable = %s, problem %q", got.String(), problem)
+			got, _ := maxUnavailable(pool)
+			if event, message := oddMaxUnavailable(pool); got.String() != tc.want || event != tc.event {
+				t.Errorf("maxUnavailable = %s, event %q %s", got.String(), event, message)
 			}
 		})
 	}

@@ -39,8 +39,11 @@ func superfluous(pool *mcfgv1.MachineConfigPool, configs []mcfgv1.MachineConfig,
 	return unused[min(len(unused), renderedHistory):]
 }
 
-// prune removes superfluous rendered configs.
+// prune removes superfluous rendered configs, unless they are somebody else's.
 func (r *poolReconciler) prune(ctx context.Context, scope *scope) error {
+	if r.options.Off.Render {
+		return nil
+	}
 	for _, config := range superfluous(scope.pool, scope.configs, scope.builds) {
 		if err := r.client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete MachineConfig %s: %w", config.Name, err)

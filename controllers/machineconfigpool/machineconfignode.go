@@ -3,11 +3,9 @@ package machineconfigpool
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,39 +14,37 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/optional"
 )
 
 const (
 	// viewInterval is how often at most a node's MachineConfigNode is written: the
 	// steps of an update come in bursts, and are written together.
 	viewInterval = time.Second
-	// rivalInterval is how long it is believed that no machine-config-daemon runs.
-	rivalInterval = time.Minute
-	// rivalDaemon is the DaemonSet that writes the annotations of Nodes itself.
-	rivalDaemon = "machine-config-daemon"
+	// maxConcurrentViews is how many nodes are shown at once. Each waits for the API
+	// server most of its time.
+	maxConcurrentViews = 4
 )
 
 // viewReconciler shows the state of each node on its MachineConfigNode and in
 // annotations of the Node. Nothing here decides anything by what it shows.
 type viewReconciler struct {
 	client client.Client
-	// live reads from the API server.
-	live      client.Reader
-	namespace string
-	clock     clock.PassiveClock
-
-	mutex sync.Mutex
-	// written is when a node's MachineConfigNode was written last.
-	written map[string]time.Time
-	// rival is the last answer about a machine-config-daemon.
-	rival   bool
-	rivalAt time.Time
+	off    Parts
+	rivals *rivals
+	schema *nodeSchema
+	clock  clock.PassiveClock
+	// writes are those of the MachineConfigNode of each node.
+	writes pacer
 }
 
 func (r *viewReconciler) add(mgr ctrl.Manager) error {
@@ -58,8 +54,30 @@ func (r *viewReconciler) add(mgr ctrl.Manager) error {
 		Watches(&mcfgv1.MachineConfigNode{}, handler.EnqueueRequestsFromMapFunc(sameName)).
 		Watches(&v1alpha1.NodeImage{}, handler.EnqueueRequestsFromMapFunc(sameName)).
 		Watches(&v1alpha1.ImageRollout{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfPool)).
-		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfPool)).
+		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfPool), builder.WithPredicates(configurationChanged)).
+		WatchesRawSource(optional.Kind(mgr, kindCRD, r.nodesOfSchema)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentViews}).
 		Complete(r)
+}
+
+// configurationChanged passes what of a pool is shown on its nodes: the many
+// writes of its status pass by.
+var configurationChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*mcfgv1.MachineConfigPool), e.ObjectNew.(*mcfgv1.MachineConfigPool)
+	return before.Spec.Configuration.Name != after.Spec.Configuration.Name
+}}
+
+// nodesOfSchema enqueues every node when the fields of MachineConfigNodes change.
+func (r *viewReconciler) nodesOfSchema(crd client.Object) []reconcile.Request {
+	if crd.GetName() != machineConfigNodes {
+		return nil
+	}
+	r.schema.changed()
+	var nodes corev1.NodeList
+	if err := r.client.List(context.Background(), &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is read: this does not happen once it has started
+	}
+	return requestsFor(nodes.Items)
 }
 
 // nodesOfPool enqueues the nodes of the pool of an object's name.
@@ -75,18 +93,18 @@ func (r *viewReconciler) nodesOfPool(ctx context.Context, object client.Object) 
 
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfignodes,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=machineconfiguration.openshift.io,resources=machineconfignodes/status,verbs=patch
-// +kubebuilder:rbac:groups=apps,namespace=openshift-machine-config-operator,resources=daemonsets,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
 // Reconcile shows one node.
 func (r *viewReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(request.Name)
+			r.writes.forget(request.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if wait := r.untilDue(node.Name); wait > 0 {
+	if wait := r.writes.untilDue(node.Name, viewInterval); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	view, err := r.gather(ctx, node)
@@ -102,18 +120,9 @@ func (r *viewReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 // gather reads what is shown of a node; nil: it belongs to no pool, or the pool
 // has no config yet.
 func (r *viewReconciler) gather(ctx context.Context, node *corev1.Node) (*nodeView, error) {
-	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
-		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
-	}
-	var pool *mcfgv1.MachineConfigPool
-	for i := range pools.Items {
-		if label := machineconfiguration.PoolLabelValue(pools.Items[i].Name); label == node.Labels[machineconfiguration.LabelNodePool] {
-			pool = &pools.Items[i]
-		}
-	}
-	if pool == nil || pool.Spec.Configuration.Name == "" {
-		return nil, nil
+	pool, err := r.poolOf(ctx, node)
+	if err != nil || pool == nil || pool.Spec.Configuration.Name == "" {
+		return nil, err
 	}
 	image, err := get(ctx, r.client, node.Name, &v1alpha1.NodeImage{})
 	if err != nil {
@@ -128,34 +137,64 @@ func (r *viewReconciler) gather(ctx context.Context, node *corev1.Node) (*nodeVi
 		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
 	}
 	view := viewOf(node, pool, image, rollout, builds.Items)
+	if view.shown, err = get(ctx, r.client, node.Name, &mcfgv1.MachineConfigNode{}); err != nil {
+		return nil, err
+	}
+	if view.withImages, err = r.schema.withImages(ctx); err != nil {
+		return nil, err
+	}
+	view.recall()
 	return &view, nil
+}
+
+// poolOf returns the pool that a node's label names; nil: there is none.
+func (r *viewReconciler) poolOf(ctx context.Context, node *corev1.Node) (*mcfgv1.MachineConfigPool, error) {
+	label := node.Labels[machineconfiguration.LabelNodePool]
+	if label == "" {
+		return nil, nil
+	}
+	// The label is the name, unless the name is too long for one.
+	pool, err := get(ctx, r.client, label, &mcfgv1.MachineConfigPool{})
+	if err != nil || (pool != nil && machineconfiguration.PoolLabelValue(pool.Name) == label) {
+		return pool, err
+	}
+	var pools mcfgv1.MachineConfigPoolList
+	if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	for i := range pools.Items {
+		if machineconfiguration.PoolLabelValue(pools.Items[i].Name) == label {
+			return &pools.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // show writes the MachineConfigNode where it differs.
 func (r *viewReconciler) show(ctx context.Context, view *nodeView) error {
-	shown, err := get(ctx, r.client, view.node.Name, &mcfgv1.MachineConfigNode{})
-	if err != nil {
-		return err
+	if r.off.MachineConfigNodes {
+		return nil
 	}
+	shown := view.shown
 	if shown == nil {
 		shown = &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{
 			Name:            view.node.Name,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: view.node.Name, UID: view.node.UID}},
-		}, Spec: view.spec(true)}
+		}, Spec: view.spec()}
 		if err := r.client.Create(ctx, shown); err != nil {
 			return fmt.Errorf("create MachineConfigNode %s: %w", shown.Name, err)
 		}
-		r.noteWrite(shown.Name)
+		r.writes.note(shown.Name)
 	}
-	if before := shown.DeepCopy(); !equality.Semantic.DeepEqual(shown.Spec, view.spec(true)) {
-		shown.Spec = view.spec(true)
+	if before := shown.DeepCopy(); !equality.Semantic.DeepEqual(shown.Spec, view.spec()) {
+		shown.Spec = view.spec()
 		if err := r.client.Patch(ctx, shown, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("write MachineConfigNode %s: %w", shown.Name, err)
 		}
-		r.noteWrite(shown.Name)
+		r.writes.note(shown.Name)
 	}
 	before := shown.DeepCopy()
-	shown.Status = view.status(before.Status, shown.Generation, true, metav1.NewTime(r.clock.Now()))
+	shown.Status = view.status(before.Status, shown.Generation, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(before.Status, shown.Status) {
 		return nil
 	}
@@ -163,7 +202,7 @@ func (r *viewReconciler) show(ctx context.Context, view *nodeView) error {
 	if err := r.client.Status().Patch(ctx, shown, patch); err != nil {
 		return fmt.Errorf("write the status of MachineConfigNode %s: %w", shown.Name, err)
 	}
-	r.noteWrite(shown.Name)
+	r.writes.note(shown.Name)
 	return nil
 }
 
@@ -171,10 +210,10 @@ func (r *viewReconciler) show(ctx context.Context, view *nodeView) error {
 // machine-config-daemon writes them.
 func (r *viewReconciler) annotate(ctx context.Context, view *nodeView) error {
 	wanted := view.annotations()
-	if hasAnnotations(view.node, wanted) {
+	if r.off.NodeAnnotations || hasAnnotations(view.node, wanted) {
 		return nil
 	}
-	isRival, err := r.hasRival(ctx)
+	isRival, err := r.rivals.hasDaemon(ctx)
 	if err != nil || isRival {
 		return err
 	}
@@ -199,41 +238,4 @@ func hasAnnotations(node *corev1.Node, wanted map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// hasRival reports whether a machine-config-daemon runs, which owns the
-// annotations of Nodes.
-func (r *viewReconciler) hasRival(ctx context.Context) (bool, error) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if now := r.clock.Now(); now.Sub(r.rivalAt) >= rivalInterval {
-		err := r.live.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: rivalDaemon}, &appsv1.DaemonSet{})
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("look for DaemonSet %s: %w", rivalDaemon, err)
-		}
-		r.rival, r.rivalAt = err == nil, now
-	}
-	return r.rival, nil
-}
-
-// untilDue is how long a node that was written just now has to wait.
-func (r *viewReconciler) untilDue(node string) time.Duration {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return max(0, viewInterval-r.clock.Now().Sub(r.written[node]))
-}
-
-func (r *viewReconciler) noteWrite(node string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.written == nil {
-		r.written = map[string]time.Time{}
-	}
-	r.written[node] = r.clock.Now()
-}
-
-func (r *viewReconciler) forget(node string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	delete(r.written, node)
 }

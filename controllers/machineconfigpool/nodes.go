@@ -44,7 +44,7 @@ var selectionChanged = predicate.Funcs{
 // allNodes enqueues every node: a changed selector can win or lose any.
 func (r *nodeReconciler) allNodes(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes); err != nil {
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "list Nodes")
 		return nil
 	}
@@ -69,7 +69,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
+	if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list MachineConfigPools: %w", err)
 	}
 	answer := claimsOf(pools.Items).poolOf(node.Labels)

@@ -19,6 +19,9 @@ type nodeState struct {
 	isReady bool
 	// isUnavailable: not Ready, not schedulable, or in a slot of the rollout.
 	isUnavailable bool
+	// leftover is the rendered config in the image that the node still runs while
+	// its pool has none for it; empty: none is known.
+	leftover string
 	// failure is why the node does not get its image; empty: nothing is wrong.
 	failure string
 }

@@ -2,7 +2,9 @@ package machineconfigpool
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -36,15 +38,22 @@ type nodeView struct {
 	// slot is the phase of the node's slot; empty: it has none.
 	slot    v1alpha1.SlotPhase
 	failure string
+	// shown is the MachineConfigNode as it is; nil: there is none.
+	shown *mcfgv1.MachineConfigNode
+	// withImages is false where the served API has no image fields.
+	withImages bool
 }
 
 // viewOf puts a node's view together. image and rollout may be nil.
 func viewOf(node *corev1.Node, pool *mcfgv1.MachineConfigPool, image *v1alpha1.NodeImage, rollout *v1alpha1.ImageRollout, builds []mcfgv1.MachineOSBuild) nodeView {
 	view := nodeView{node: node, pool: pool.Name, desired: version{config: pool.Spec.Configuration.Name}}
 	if rollout != nil && rollout.Spec.Image != "" {
+		// Both come from one object: a pool or a build that was read at another
+		// moment could put the old config beside the new image. Of an image that
+		// nobody here built, the pool's config is all that is known.
 		view.desired.image = rollout.Spec.Image
-		// Of an image that nobody here built, the pool's config is all that is known.
-		view.desired.config = cmp.Or(configOf(digestOf(rollout.Spec.Image), builds, pool.Spec.Configuration.Name), pool.Spec.Configuration.Name)
+		view.desired.config = cmp.Or(rollout.Annotations[machineconfiguration.AnnotationRolloutConfig],
+			configOf(digestOf(rollout.Spec.Image), builds, pool.Spec.Configuration.Name), pool.Spec.Configuration.Name)
 		view.slot = slotOf(rollout, node.Name)
 	}
 	if image == nil {
@@ -52,13 +61,35 @@ func viewOf(node *corev1.Node, pool *mcfgv1.MachineConfigPool, image *v1alpha1.N
 	}
 	view.failure = failureOf(image, rollout)
 	if booted := image.Status.Booted; booted != nil && booted.Digest != "" {
-		view.current = version{config: configOf(booted.Digest, builds, view.desired.config), image: byItsDigest(booted)}
 		view.isBooted = booted.Digest == digestOf(view.desired.image)
+		view.current = version{config: configOf(booted.Digest, builds, view.desired.config), image: byItsDigest(booted)}
+		if view.isBooted {
+			view.current.config = view.desired.config
+		}
 	}
 	view.isAsked = image.Spec.DesiredImage != "" && image.Spec.DesiredImage == view.desired.image
 	staged := image.Status.Staged
 	view.isStaged = view.isBooted || staged != nil && staged.Digest == digestOf(view.desired.image)
 	return view
+}
+
+// recall takes what the node ran when it was last heard of from its
+// MachineConfigNode, while its agent says nothing: a node that has left its pool
+// still runs that pool's image.
+func (v *nodeView) recall() {
+	if v.current != (version{}) || v.shown == nil || v.shown.Status.ConfigVersion == nil {
+		return
+	}
+	v.current = version{
+		config: v.shown.Status.ConfigVersion.Current,
+		image:  string(v.shown.Status.ConfigImage.CurrentImage),
+	}
+}
+
+// isStranded: the node runs the image of a pool that it has left, or that gave
+// up its own, and its pool has none for it to go to.
+func (v nodeView) isStranded() bool {
+	return v.desired.image == "" && v.current.config != ""
 }
 
 // configOf is the rendered config that an image was built from: preferred, if it
@@ -122,23 +153,35 @@ type progress struct {
 	yes, no string
 }
 
-// progressOrder are the conditions, in the order in which an update goes through
-// them. Between updates all but Updated are False.
+// progressOrder are the conditions, in the order in which users know them.
+// Between updates all but Updated are False.
 var progressOrder = []progress{
 	{mcfgv1.MachineConfigNodeUpdatePrepared, nodeView.isUpdating, "The update to the desired image has begun", "No update is under way"},
 	{mcfgv1.MachineConfigNodeUpdateExecuted, func(v nodeView) bool { return v.isUpdating() && v.isDrained() }, "The image is on the node, which is out of service", "The update was not executed"},
-	{mcfgv1.MachineConfigNodeUpdateFilesAndOS, func(v nodeView) bool { return v.isUpdating() && v.isStaged }, "Image and files are staged", "Nothing is staged"},
 	{mcfgv1.MachineConfigNodeUpdateCordoned, func(v nodeView) bool { return v.isUpdating() && v.slot != "" && v.node.Spec.Unschedulable }, "The node is cordoned for the update", "The node is not cordoned for an update"},
 	{mcfgv1.MachineConfigNodeUpdateDrained, func(v nodeView) bool { return v.isUpdating() && v.isDrained() }, "The node is drained", "The node is not drained"},
+	{mcfgv1.MachineConfigNodeUpdateFiles, nodeView.isApplied, "The files are staged, as part of the image", "No files are staged"},
+	{mcfgv1.MachineConfigNodeUpdateOS, nodeView.isApplied, "The image is staged", "No image is staged"},
+	{mcfgv1.MachineConfigNodeUpdateFilesAndOS, nodeView.isApplied, "Image and files are staged", "Nothing is staged"},
+	{mcfgv1.MachineConfigNodeImagePulledFromRegistry, nodeView.isApplied, "The image was pulled", "No image was pulled"},
 	{mcfgv1.MachineConfigNodeUpdatePostActionComplete, func(v nodeView) bool { return v.isUpdating() && v.isBooted }, "The node has rebooted", "The node has not rebooted"},
 	{mcfgv1.MachineConfigNodeUpdateRebooted, func(v nodeView) bool { return v.isUpdating() && v.isBooted }, "The node has rebooted", "The node has not rebooted"},
-	{mcfgv1.MachineConfigNodeUpdateComplete, func(v nodeView) bool { return v.isDone() && v.slot == v1alpha1.SlotSoaking }, "The node runs the desired image", "No update was completed just now"},
-	{mcfgv1.MachineConfigNodeUpdateUncordoned, func(v nodeView) bool {
-		return v.isDone() && v.slot == v1alpha1.SlotSoaking && !v.node.Spec.Unschedulable
-	}, "The node is back in service", "The node was not uncordoned just now"},
-	{mcfgv1.MachineConfigNodeResumed, func(v nodeView) bool { return v.isDone() && v.slot == v1alpha1.SlotSoaking }, "The node works normally", "The node did not resume just now"},
+	{mcfgv1.MachineConfigNodeUpdateComplete, nodeView.isBack, "The node runs the desired image", "No update was completed just now"},
+	{mcfgv1.MachineConfigNodeUpdateUncordoned, func(v nodeView) bool { return v.isBack() && !v.node.Spec.Unschedulable }, "The node is back in service", "The node was not uncordoned just now"},
+	{mcfgv1.MachineConfigNodeResumed, nodeView.isBack, "The node works normally", "The node did not resume just now"},
 	{mcfgv1.MachineConfigNodeUpdated, nodeView.isDone, "The node runs the desired image", "The node does not run the desired image"},
 }
+
+// withImagesOnly are the conditions that go with the image fields.
+var withImagesOnly = []mcfgv1.StateProgress{
+	mcfgv1.MachineConfigNodeUpdateFiles, mcfgv1.MachineConfigNodeUpdateOS, mcfgv1.MachineConfigNodeImagePulledFromRegistry,
+}
+
+// isApplied: an update is under way, and its image is on the node.
+func (v nodeView) isApplied() bool { return v.isUpdating() && v.isStaged }
+
+// isBack: the node has just been updated, and is watched for a while.
+func (v nodeView) isBack() bool { return v.isDone() && v.slot == v1alpha1.SlotSoaking }
 
 // isDrained: the node was ordered to boot, which comes after the drain.
 func (v nodeView) isDrained() bool {
@@ -149,9 +192,16 @@ func (v nodeView) isDrained() bool {
 func (v nodeView) conditions() []metav1.Condition {
 	var list []metav1.Condition
 	for _, entry := range progressOrder {
+		if !v.withImages && slices.Contains(withImagesOnly, entry.kind) {
+			continue
+		}
 		condition := metav1.Condition{Type: string(entry.kind), Status: metav1.ConditionFalse, Reason: "AsExpected", Message: entry.no}
 		if entry.isTrue(v) {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, string(entry.kind), entry.yes
+		}
+		if entry.kind == mcfgv1.MachineConfigNodeUpdated && v.isStranded() {
+			condition.Reason, condition.Message = "NoMachineOSConfig", fmt.Sprintf(
+				"The node still runs the image of MachineConfig %s, and MachineConfigPool %s has none for it to go to; create MachineOSConfig %s", v.current.config, v.pool, v.pool)
 		}
 		list = append(list, condition)
 	}
@@ -176,22 +226,21 @@ func nameable(image string) mcfgv1.ImageDigestFormat {
 	return mcfgv1.ImageDigestFormat(image)
 }
 
-// spec of the MachineConfigNode. withImages is false where the served API has no
-// image fields.
-func (v nodeView) spec(withImages bool) mcfgv1.MachineConfigNodeSpec {
+// spec of the MachineConfigNode.
+func (v nodeView) spec() mcfgv1.MachineConfigNodeSpec {
 	spec := mcfgv1.MachineConfigNodeSpec{
 		Node:          mcfgv1.MCOObjectReference{Name: v.node.Name},
 		Pool:          mcfgv1.MCOObjectReference{Name: v.pool},
 		ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: v.desired.config},
 	}
-	if withImages {
+	if v.withImages {
 		spec.ConfigImage.DesiredImage = nameable(v.desired.image)
 	}
 	return spec
 }
 
 // status of the MachineConfigNode, over what stood there before.
-func (v nodeView) status(before mcfgv1.MachineConfigNodeStatus, generation int64, withImages bool, now metav1.Time) mcfgv1.MachineConfigNodeStatus {
+func (v nodeView) status(before mcfgv1.MachineConfigNodeStatus, generation int64, now metav1.Time) mcfgv1.MachineConfigNodeStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration = generation
 	// The API takes no empty name: what a node runs is shown once it is known.
@@ -200,12 +249,17 @@ func (v nodeView) status(before mcfgv1.MachineConfigNodeStatus, generation int64
 		status.ConfigVersion = &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: v.current.config, Desired: v.desired.config}
 	}
 	status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{}
-	if withImages {
+	if v.withImages {
 		status.ConfigImage = mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: nameable(v.current.image), DesiredImage: nameable(v.desired.image)}
 	}
 	for _, condition := range v.conditions() {
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	if !v.withImages {
+		for _, kind := range withImagesOnly {
+			meta.RemoveStatusCondition(&status.Conditions, string(kind))
+		}
 	}
 	return status
 }

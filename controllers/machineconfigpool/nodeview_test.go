@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -50,9 +52,9 @@ func TestANodesUpdateIsShownStepByStep(t *testing.T) {
 		"before it is asked":                  {booted(digest1, unasked), "", false, nil, "Done"},
 		"it downloads":                        {booted(digest1), "", false, []string{"UpdatePrepared"}, "Working"},
 		"it has staged":                       {booted(digest1, staged), "", false, []string{"UpdatePrepared", "AppliedFilesAndOS"}, "Working"},
-		"it is drained":                       {booted(digest1, staged), v1alpha1.SlotDraining, true, []string{"UpdatePrepared", "AppliedFilesAndOS", "Cordoned"}, "Working"},
-		"it is to boot":                       {booted(digest1, staged), v1alpha1.SlotBooting, true, []string{"UpdatePrepared", "UpdateExecuted", "AppliedFilesAndOS", "Cordoned", "Drained"}, "Working"},
-		"it has booted":                       {booted(digest2), v1alpha1.SlotBooting, true, []string{"UpdatePrepared", "UpdateExecuted", "AppliedFilesAndOS", "Cordoned", "Drained", "UpdatePostActionComplete", "RebootedNode"}, "Working"},
+		"it is drained":                       {booted(digest1, staged), v1alpha1.SlotDraining, true, []string{"UpdatePrepared", "Cordoned", "AppliedFilesAndOS"}, "Working"},
+		"it is to boot":                       {booted(digest1, staged), v1alpha1.SlotBooting, true, []string{"UpdatePrepared", "UpdateExecuted", "Cordoned", "Drained", "AppliedFilesAndOS"}, "Working"},
+		"it has booted":                       {booted(digest2), v1alpha1.SlotBooting, true, []string{"UpdatePrepared", "UpdateExecuted", "Cordoned", "Drained", "AppliedFilesAndOS", "UpdatePostActionComplete", "RebootedNode"}, "Working"},
 		"it is back, and watched for a while": {booted(digest2), v1alpha1.SlotSoaking, false, []string{"UpdateComplete", "Uncordoned", "Resumed", "Updated"}, "Done"},
 		"afterwards":                          {booted(digest2), "", false, []string{"Updated"}, "Done"},
 		"somebody cordons it":                 {booted(digest2), "", true, []string{"Updated"}, "Done"},
@@ -118,16 +120,87 @@ func TestImagesThatTheAPICannotNameAreLeftOut(t *testing.T) {
 
 func TestTheStatusOfAMachineConfigNodeIsAtRest(t *testing.T) {
 	view := viewOf(builders.Node("node", "worker"), builders.MachineConfigPool("worker", builders.Rendered(config2)), nodeImage("node", digest2), handedOff(image2), aWorld().builds)
-	first := view.status(mcfgv1.MachineConfigNodeStatus{}, 1, true, earlier)
-	second := view.status(first, 1, true, later)
+	view.withImages = true
+	first := view.status(mcfgv1.MachineConfigNodeStatus{}, 1, earlier)
+	second := view.status(first, 1, later)
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("without any change (-first +second):\n%s", diff)
 	}
 	view.current.config = ""
-	if unknown := view.status(first, 1, true, later); unknown.ConfigVersion != nil {
+	if unknown := view.status(first, 1, later); unknown.ConfigVersion != nil {
 		t.Errorf("an empty name is shown: %+v", unknown.ConfigVersion)
 	}
-	if without := view.status(first, 1, false, later); without.ConfigImage != (mcfgv1.MachineConfigNodeStatusConfigImage{}) {
+}
+
+func TestAnAPIWithoutImageFieldsIsShownNone(t *testing.T) {
+	view := viewOf(builders.Node("node", "worker"), builders.MachineConfigPool("worker", builders.Rendered(config2)), nodeImage("node", digest2), handedOff(image2), aWorld().builds)
+	view.withImages = true
+	with := view.status(mcfgv1.MachineConfigNodeStatus{}, 1, earlier)
+	if with.ConfigImage.DesiredImage != image2 || view.spec().ConfigImage.DesiredImage != image2 || len(with.Conditions) != 15 {
+		t.Errorf("with image fields: %+v", with)
+	}
+	view.withImages = false
+	without := view.status(with, 1, later)
+	if without.ConfigImage != (mcfgv1.MachineConfigNodeStatusConfigImage{}) || view.spec().ConfigImage.DesiredImage != "" {
 		t.Errorf("images are shown to an API that has no field for them: %+v", without.ConfigImage)
+	}
+	if len(without.Conditions) != 12 || meta.FindStatusCondition(without.Conditions, "AppliedOSImage") != nil {
+		t.Errorf("conditions of images are shown: %+v", without.Conditions)
+	}
+}
+
+func TestANodeWhosePoolHasNoImageSaysWhatItRuns(t *testing.T) {
+	view := viewOf(builders.Node("node", "worker"), builders.MachineConfigPool("worker", builders.Rendered(config2)), nil, nil, nil)
+	view.withImages = true
+	view.recall()
+	if view.isStranded() {
+		t.Error("a node that never had an image is not stranded")
+	}
+	view.shown = &mcfgv1.MachineConfigNode{Status: mcfgv1.MachineConfigNodeStatus{
+		ConfigVersion: &mcfgv1.MachineConfigNodeStatusMachineConfigVersion{Current: "rendered-infra-1"},
+		ConfigImage:   mcfgv1.MachineConfigNodeStatusConfigImage{CurrentImage: image1},
+	}}
+	view.recall()
+	status := view.status(view.shown.Status, 1, later)
+	updated := meta.FindStatusCondition(status.Conditions, "Updated")
+	if updated.Status != metav1.ConditionFalse || !strings.Contains(updated.Message, "rendered-infra-1") || !strings.Contains(updated.Message, "create MachineOSConfig worker") {
+		t.Errorf("Updated: %+v", updated)
+	}
+	if status.ConfigVersion.Current != "rendered-infra-1" || status.ConfigImage.CurrentImage != image1 {
+		t.Errorf("what the node runs is forgotten: %+v", status)
+	}
+	if got := view.annotations()[machineconfiguration.AnnotationCurrentImage]; got != image1 {
+		t.Errorf("annotation %q", got)
+	}
+}
+
+func TestImageFieldsAreLookedUpInTheCRD(t *testing.T) {
+	fields := func(names ...string) map[string]any {
+		properties := map[string]any{}
+		for _, name := range names {
+			properties[name] = map[string]any{"type": "object"}
+		}
+		return map[string]any{"properties": properties}
+	}
+	crd := func(version string, spec, status map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{
+			"name": version, "schema": map[string]any{"openAPIV3Schema": map[string]any{"properties": map[string]any{"spec": spec, "status": status}}},
+		}}}}}
+	}
+	for name, test := range map[string]struct {
+		crd  *unstructured.Unstructured
+		want bool
+	}{
+		"in spec and status":      {crd("v1", fields("node", "configImage"), fields("configImage")), true},
+		"in neither":              {crd("v1", fields("node"), fields("configVersion")), false},
+		"in the spec alone":       {crd("v1", fields("configImage"), fields("configVersion")), false},
+		"in another version":      {crd("v1alpha1", fields("configImage"), fields("configImage")), false},
+		"a CRD without a version": {&unstructured.Unstructured{Object: map[string]any{}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := hasImageFields(test.crd); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package machineconfigpool
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,7 @@ import (
 // publish makes the rendered MachineConfig, then points the pool to it: a pool
 // never names a config that does not exist.
 func (r *poolReconciler) publish(ctx context.Context, scope *scope, wanted *rendered) error {
-	if !hasConfig(scope.configs, wanted.name) {
+	if findConfig(scope.configs, wanted.name) == nil {
 		if err := r.create(ctx, scope.pool, wanted); err != nil {
 			return err
 		}
@@ -41,10 +40,6 @@ func (r *poolReconciler) publish(ctx context.Context, scope *scope, wanted *rend
 		log.FromContext(ctx).Info("pool has a new rendered config", "from", before.Spec.Configuration.Name, "to", wanted.name)
 	}
 	return nil
-}
-
-func hasConfig(configs []mcfgv1.MachineConfig, name string) bool {
-	return slices.ContainsFunc(configs, func(config mcfgv1.MachineConfig) bool { return config.Name == name })
 }
 
 // create makes the rendered MachineConfig. One of that name has that content.

@@ -33,6 +33,9 @@ type scope struct {
 	members  []*corev1.Node
 	contests []contest
 	images   map[string]*v1alpha1.NodeImage
+	// leftover names, by node, the rendered config in an image that a node still
+	// runs although no rollout takes it anywhere.
+	leftover map[string]string
 	// trustBundle is that of the site, in PEM; empty: there is none.
 	trustBundle string
 	// rollout is ImageRollout/<pool>; nil: it does not exist.
@@ -72,8 +75,10 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 // gatherTarget reads the single objects: stream, rollout and node images.
 func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
 	var err error
-	if s.streams, err = get(ctx, r.client, machineconfiguration.OSImageStreamName, &mcfgv1.OSImageStream{}); err != nil {
-		return err
+	if !r.options.WithoutStreams {
+		if s.streams, err = get(ctx, r.client, machineconfiguration.OSImageStreamName, &mcfgv1.OSImageStream{}); err != nil {
+			return err
+		}
 	}
 	if s.rollout, err = get(ctx, r.client, s.pool.Name, &v1alpha1.ImageRollout{}); err != nil {
 		return err
@@ -88,6 +93,25 @@ func (r *poolReconciler) gatherTarget(ctx context.Context, s *scope) error {
 	for _, node := range s.members {
 		if s.images[node.Name], err = get(ctx, r.client, node.Name, &v1alpha1.NodeImage{}); err != nil {
 			return err
+		}
+	}
+	return r.gatherLeftovers(ctx, s)
+}
+
+// gatherLeftovers looks, where the pool has no image, at what its nodes were last
+// known to run.
+func (r *poolReconciler) gatherLeftovers(ctx context.Context, s *scope) error {
+	if s.rollout != nil && s.rollout.Spec.Image != "" {
+		return nil
+	}
+	s.leftover = map[string]string{}
+	for _, node := range s.members {
+		shown, err := get(ctx, r.client, node.Name, &mcfgv1.MachineConfigNode{})
+		if err != nil {
+			return err
+		}
+		if shown != nil && shown.Status.ConfigVersion != nil {
+			s.leftover[node.Name] = shown.Status.ConfigVersion.Current
 		}
 	}
 	return nil
@@ -167,6 +191,33 @@ func (s *scope) render() (*rendered, error) {
 	return wanted, nil
 }
 
+// renderedElsewhere is what spec.configuration names, for a pool that something
+// else renders; nil while that is not there.
+func (s *scope) renderedElsewhere() (*rendered, error) {
+	name := s.pool.Spec.Configuration.Name
+	config := findConfig(s.configs, name)
+	if config == nil {
+		return nil, nil
+	}
+	wanted := &rendered{name: name, spec: config.Spec}
+	for _, source := range s.pool.Spec.Configuration.Source {
+		if found := findConfig(s.configs, source.Name); found != nil {
+			wanted.sources = append(wanted.sources, found)
+		}
+	}
+	var err error
+	wanted.live, err = liveOf(wanted, s.trustBundle)
+	return wanted, err
+}
+
+func findConfig(configs []mcfgv1.MachineConfig, name string) *mcfgv1.MachineConfig {
+	i := slices.IndexFunc(configs, func(config mcfgv1.MachineConfig) bool { return config.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &configs[i]
+}
+
 // target is the image that the pool's nodes are to run.
 func (s *scope) target() target {
 	if s.osConfig == nil {
@@ -185,7 +236,9 @@ func (s *scope) observe(wanted *rendered, renderErr error, target target, now me
 		observed.stream = stream.Name
 	}
 	for _, node := range s.members {
-		observed.nodes = append(observed.nodes, stateOf(node, s.images[node.Name], s.rollout, target))
+		state := stateOf(node, s.images[node.Name], s.rollout, target)
+		state.leftover = s.leftover[node.Name]
+		observed.nodes = append(observed.nodes, state)
 	}
 	return observed
 }

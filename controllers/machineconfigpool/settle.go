@@ -17,11 +17,6 @@ const DefaultSettle = 2 * time.Second
 // config off.
 const longestSettle = 5
 
-// unsettled is how long to wait for more changes to a pool.
-type unsettled time.Duration
-
-func (u unsettled) Error() string { return "more changes may come within " + time.Duration(u).String() }
-
 // settler holds a pool's next config back until it has stayed the same for a
 // while. It forgets everything with a restart, which only begins the wait again.
 type settler struct {

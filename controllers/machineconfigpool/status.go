@@ -18,6 +18,11 @@ type observation struct {
 	// rendered is the pool's wanted config; nil when renderErr says why there is none.
 	rendered  *rendered
 	renderErr error
+	// isRenderedElsewhere: something else renders, and says how that went.
+	isRenderedElsewhere bool
+	// isUnsettled: the pool's config has changed, and is taken when no more changes
+	// come.
+	isUnsettled bool
 	// streams is OSImageStream cluster; nil: it does not exist.
 	streams *mcfgv1.OSImageStream
 	// stream is the name of the pool's resolved stream; empty: none.
@@ -58,7 +63,12 @@ func computeStatus(o observation) mcfgv1.MachineConfigPoolStatus {
 // could be rendered, an image of it is finished, and every node runs that
 // image. It is never true for a config that no image carries.
 func (o observation) isUpdated(count counts) bool {
-	return o.renderErr == nil && o.target.phase == ready && count.isDone()
+	return o.isRendered() && !o.isUnsettled && o.target.phase == ready && count.isDone()
+}
+
+// isRendered reports whether the pool's spec.configuration is what it wants.
+func (o observation) isRendered() bool {
+	return o.renderErr == nil && o.renderDegraded().status != corev1.ConditionTrue
 }
 
 // runningStream returns the stream whose OS image the pool's config is built

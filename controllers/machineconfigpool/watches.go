@@ -45,7 +45,7 @@ type concern func(ctx context.Context, r *poolReconciler, changed client.Object,
 func (r *poolReconciler) enqueue(concerned concern) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []reconcile.Request {
 		var pools mcfgv1.MachineConfigPoolList
-		if err := r.client.List(ctx, &pools); err != nil {
+		if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 			log.FromContext(ctx).Error(err, "list MachineConfigPools")
 			return nil
 		}

@@ -16,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -86,6 +88,8 @@ type Options struct {
 	// Architecture of the images, by Go's name. Empty: the controller's own; a
 	// cluster whose nodes are of several is not supported yet.
 	Architecture string
+	// BuildsOnly: something else takes nodes to the images.
+	BuildsOnly bool
 	// Workers reconcile at the same time, of each kind. Zero: four.
 	Workers int
 	// Images asks registries. Nil: the real ones.
@@ -142,7 +146,8 @@ func Add(mgr ctrl.Manager, options Options) error {
 
 func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {
 	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
-	gatherer := gatherer{reader: mgr.GetClient(), platform: platform, options: options, now: time.Now}
+	rivals := &rivalWatch{live: mgr.GetAPIReader(), namespace: options.Namespace, now: time.Now}
+	gatherer := gatherer{reader: mgr.GetClient(), platform: platform, rivals: rivals, options: options, now: time.Now}
 	configs := &configReconciler{
 		client: mgr.GetClient(), gatherer: gatherer, events: events, options: options, now: time.Now,
 		watch: &imageWatch{images: options.Images, now: time.Now},
@@ -182,6 +187,7 @@ func (r *configReconciler) addTo(mgr ctrl.Manager) error {
 		Watches(&corev1.ConfigMap{}, r.enqueueWhere(func(_ *mcfgv1.MachineOSConfig, found client.Object) bool {
 			return found.GetName() == keys.ConfigMapTrustBundle || found.GetName() == keys.ConfigMapYumRepos
 		})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&imagemodev1alpha1.ImageRollout{}, r.enqueueWhere(func(config *mcfgv1.MachineOSConfig, rollout client.Object) bool {
 			// Only a MachineOSConfig that is being deleted waits for it.
 			return config.DeletionTimestamp != nil && config.Spec.MachineConfigPool.Name == rollout.GetName()

@@ -78,7 +78,9 @@ type rule struct {
 
 // preconditions hold, in this order, before it is even known what to build.
 var preconditions = []rule{
+	{"nobody else builds", checkOtherBuilder},
 	{"the pool exists", checkPool},
+	{"a single node has the images of its control-plane pool", checkSingleNode},
 	{"the pool has a rendered config", checkRendered},
 	{"the base image is named by digest", checkBaseImage},
 	{"the Ignition config can be read", checkIgnition},
@@ -100,7 +102,11 @@ var secretRules = []rule{
 func decide(s *scope) plan {
 	accepted := readCounters(s.config, s.builds).acceptRebuild(s.config.Annotations)
 	if found := firstProblem(s, preconditions); found != nil {
-		return plan{decision: found.decision, problem: found, counters: accepted}
+		answer := plan{decision: found.decision, problem: found, counters: accepted}
+		if found.reason == reasonUpdaterConflict {
+			answer.wakeAt = s.now.Add(rivalInterval) // nobody tells when it has gone
+		}
+		return answer
 	}
 	answer := planFor(s, draw(s, accepted))
 	if answer.build == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -33,6 +34,26 @@ func TestDecide(t *testing.T) {
 		"without the pool there is nothing to build": {
 			scope: aScope(func(s *scope) { s.pool, s.rendered = nil, nil }), decision: Wait, reason: "PoolNotFound",
 			says: `MachineOSConfig worker: spec.machineConfigPool.name: MachineConfigPool "worker" not found; create it`,
+		},
+		"one node that is the control plane has images of its own pool only": {
+			scope:    aScope(func(s *scope) { s.onlyNode = "n1" }),
+			decision: Invalid, reason: reasonSingleNode, says: "this cluster has a single node, n1, and only its control-plane pool can have an image; MachineConfigPool worker is another",
+		},
+		"and of that it has": {
+			scope: aScope(func(s *scope) {
+				s.onlyNode = "n1"
+				s.pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}
+			}), decision: Build,
+		},
+		"what leaves a cluster with one node may leave": {
+			scope: aScope(func(s *scope) { s.onlyNode = "n1"; s.config.DeletionTimestamp = &metav1.Time{} }), decision: Build,
+		},
+		"another builder is waited for": {
+			scope:    aScope(func(s *scope) { s.rivals.builder = true }),
+			decision: Wait, reason: reasonUpdaterConflict, says: "Deployment machine-os-builder",
+		},
+		"another updater of nodes keeps no image from being built": {
+			scope: aScope(func(s *scope) { s.rivals.daemon, s.isRollingOut = true, true }), decision: Build,
 		},
 		"a pool that was not rendered is waited for": {
 			scope:    aScope(func(s *scope) { s.pool.Spec.Configuration.Name, s.rendered = "", nil }),

@@ -40,6 +40,13 @@ type scope struct {
 	repositories repositories
 	// rollout is the pool's ImageRollout.
 	rollout *imagemodev1alpha1.ImageRollout
+	// onlyNode is the one node of a cluster that has no other, if it is its control
+	// plane; else empty.
+	onlyNode string
+	// rivals are other updaters; isRollingOut says whether this program takes nodes
+	// to their images.
+	rivals       rivals
+	isRollingOut bool
 	// now is when the scope was read.
 	now time.Time
 	// namespace, architecture, nodePullSecret and globalPullSecret are Options'.
@@ -132,6 +139,7 @@ func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
 type gatherer struct {
 	reader   client.Reader
 	platform *platform
+	rivals   *rivalWatch
 	options  Options
 	now      func() time.Time
 }
@@ -167,6 +175,9 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 		if s.left, err = g.buildsOf(ctx, config.Name, s.rollout.UID); err != nil {
 			return nil, err
 		}
+	}
+	if err := g.gatherSurroundings(ctx, s); err != nil {
+		return nil, err
 	}
 	return s, g.gatherNamespace(ctx, s)
 }

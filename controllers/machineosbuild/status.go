@@ -45,6 +45,11 @@ func configStatus(s *scope, chosen plan, check pullCheck, now time.Time) mcfgv1.
 		conditions = append(conditions, condition(keys.ConditionSeeded, metav1.ConditionTrue, reasonSeeded,
 			fmt.Sprintf("The first image was built before: %s", build.Status.DigestedImagePushSpec)))
 	}
+	if conflict := conflictCondition(s); conflict != nil {
+		conditions = append(conditions, *conflict)
+	} else {
+		apimeta.RemoveStatusCondition(&status.Conditions, keys.ConditionUpdaterConflict)
+	}
 	for _, condition := range conditions {
 		condition.ObservedGeneration = s.config.Generation
 		condition.LastTransitionTime = metav1.NewTime(now)

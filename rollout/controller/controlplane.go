@@ -12,19 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// controlPlaneRoles are the labels by which installers mark the nodes that the
-// API server and etcd run on.
-var controlPlaneRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
-
-func isControlPlane(node *corev1.Node) bool {
-	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool {
-		_, isThere := node.Labels[role]
-		return isThere
-	})
-}
+// isControlPlane: arbiters, which have a vote in etcd and little else, count.
+func isControlPlane(node *corev1.Node) bool { return machineconfiguration.IsControlPlaneNode(node.Labels) }
 
 // holdForControlPlane: etcd must keep its quorum, so that no control-plane node
 // goes down while another is down already, whichever rollout it belongs to. A
@@ -49,21 +42,22 @@ func holdForControlPlane(s *Scope) Hold {
 }
 
 // isWithoutOthers says whether a control-plane node would be the only one out of
-// service: one at a time, whatever maxUnavailable says.
+// service: one at a time, whatever maxUnavailable says. A node that another
+// rollout has a slot for may not be cordoned yet.
 func (t *turn) isWithoutOthers(n *Node) bool {
 	if !isControlPlane(n.Node) {
 		return true
 	}
 	return !t.hasControlPlaneSlot && !slices.ContainsFunc(t.Cluster.ControlPlane, func(other *corev1.Node) bool {
-		return other.UID != n.UID && (&Node{Node: other}).isUnavailable()
+		return other.UID != n.UID && (t.Cluster.InSlots[other.UID] || (&Node{Node: other}).isUnavailable())
 	})
 }
 
-// readControlPlane reads the control-plane nodes, and what is wrong with etcd,
-// from the API server.
+// readControlPlane reads the control-plane nodes, the slots of other rollouts, and
+// what is wrong with etcd, from the API server.
 func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err error) {
 	nodes := map[types.UID]*corev1.Node{}
-	for _, role := range controlPlaneRoles {
+	for _, role := range machineconfiguration.ControlPlaneLabels {
 		found := &corev1.NodeList{}
 		if err := r.Live.List(ctx, found, client.HasLabels{role}); err != nil {
 			return fmt.Errorf("control-plane nodes could not be listed: %w", err)
@@ -74,6 +68,11 @@ func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err er
 	}
 	byName := func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }
 	scope.Cluster.ControlPlane = slices.SortedFunc(maps.Values(nodes), byName)
+	rollouts := &v1alpha1.ImageRolloutList{}
+	if err := r.Live.List(ctx, rollouts); err != nil {
+		return fmt.Errorf("ImageRollouts could not be listed: %w", err)
+	}
+	scope.Cluster.InSlots = slotsOfOthers(scope.Rollout, rollouts.Items)
 	scope.Cluster.Etcd, err = r.readEtcd(ctx)
 	return err
 }

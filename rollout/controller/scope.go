@@ -41,6 +41,8 @@ type Cluster struct {
 	Nodes int
 	// ControlPlane are the control-plane nodes, of whatever rollout.
 	ControlPlane []*corev1.Node
+	// InSlots are the nodes, by UID, that other rollouts have slots for.
+	InSlots map[types.UID]bool
 	// ControllerNode is the node that this controller runs on; empty when it
 	// does not know.
 	ControllerNode string
@@ -239,6 +241,7 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 		byName[images.Items[i].Name] = &images.Items[i]
 	}
 	scope := &Scope{Now: now, Rollout: rollout, Cluster: Cluster{Nodes: len(nodes.Items)}}
+	scope.Cluster.InSlots = slotsOfOthers(rollout, rollouts.Items)
 	rivals := rivalsOf(rollout, rollouts.Items)
 	for i := range nodes.Items {
 		object := &nodes.Items[i]
@@ -256,6 +259,19 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 	slices.SortFunc(scope.Nodes, inOrder)
 	scope.index()
 	return scope, nil
+}
+
+func slotsOfOthers(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) map[types.UID]bool {
+	nodes := map[types.UID]bool{}
+	for i := range all {
+		if all[i].Name == rollout.Name {
+			continue
+		}
+		for _, slot := range all[i].Status.Slots {
+			nodes[types.UID(slot.NodeUID)] = true
+		}
+	}
+	return nodes
 }
 
 // imageOf leaves out the NodeImage of an earlier node of the same name: the

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -17,6 +18,8 @@ import (
 func inZone(zone string) func(*Node) {
 	return func(n *Node) { n.Labels[corev1.LabelTopologyZone] = zone }
 }
+
+func arbiter(n *Node) { n.Labels["node-role.kubernetes.io/arbiter"] = "" }
 
 func controlPlane(n *Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }
 
@@ -94,9 +97,18 @@ func TestWhoseTurnItIs(t *testing.T) {
 		"a canary of an earlier image counts for that": {newScope([]Node{newNode(1), newNode(2)}, canaryNodes(1, 0), canaryDone(time.Hour), func(s *Scope) { s.Rollout.Status.Canary.Image = imageC }), "1", ""},
 		"nobody when no node is a canary":              {newScope([]Node{newNode(1)}, canarySelector("no")), "", "NoCanary"},
 
-		"one of the control plane, whatever maxUnavailable says":   {newScope([]Node{newNode(1, controlPlane), newNode(2, controlPlane)}, allowing("2"), ofControlPlane()), "1", ""},
-		"none of the control plane while another is down":          {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, controlPlane, notReady))), "", "ControlPlaneNotReady"},
-		"none of the control plane while another is cordoned":      {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, controlPlane, cordoned))), "", ""},
+		"one of the control plane, whatever maxUnavailable says": {newScope([]Node{newNode(1, controlPlane), newNode(2, controlPlane)}, allowing("2"), ofControlPlane()), "1", ""},
+		"none of the control plane while another is down":        {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, controlPlane, notReady))), "", "ControlPlaneNotReady"},
+		"none of the control plane while another is cordoned":    {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, controlPlane, cordoned))), "", ""},
+		"none of the control plane while another rollout has a slot": {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, arbiter)), func(s *Scope) {
+			s.Cluster.InSlots = map[types.UID]bool{s.Cluster.ControlPlane[0].UID: true}
+		}), "", ""},
+		"no arbiter while a node of the control plane is cordoned": {newScope([]Node{newNode(1, arbiter)}, ofControlPlane(newNode(9, controlPlane, cordoned))), "", ""},
+		"no arbiter while a node of the control plane is down":     {newScope([]Node{newNode(1, arbiter)}, ofControlPlane(newNode(9, controlPlane, notReady))), "", "ControlPlaneNotReady"},
+		"an arbiter when the control plane is whole":               {newScope([]Node{newNode(1, arbiter)}, ofControlPlane(newNode(9, controlPlane))), "1", ""},
+		"workers while another rollout has a control-plane slot": {newScope([]Node{newNode(1)}, ofControlPlane(newNode(9, controlPlane)), func(s *Scope) {
+			s.Cluster.InSlots = map[types.UID]bool{s.Cluster.ControlPlane[0].UID: true}
+		}), "1", ""},
 		"none of the control plane while etcd is not whole":        {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(), func(s *Scope) { s.Cluster.Etcd = "etcd-9 is not Ready" }), "", "EtcdNotReady"},
 		"workers while a node of the control plane is down":        {newScope([]Node{newNode(1)}, ofControlPlane(newNode(9, controlPlane, notReady))), "1", ""},
 		"the controller's own node last":                           {newScope([]Node{newNode(1), newNode(2)}, controllerOn("worker-1")), "2", ""},
