@@ -272,6 +272,8 @@ const (
 )
 
 // annotations of the Node, for the tools that read them; empty ones are removed.
+// As those tools expect, the desired ones move when the node is asked to go, and
+// the current ones when it is done: two writes for an update.
 func (v nodeView) annotations() map[string]string {
 	state := stateWorking
 	switch {
@@ -280,11 +282,19 @@ func (v nodeView) annotations() map[string]string {
 	case v.isDone() || !v.isUpdating():
 		state = stateDone
 	}
+	desired, current := v.desired, v.current
+	stands := v.node.Annotations
+	if isWaiting := v.desired.image != "" && !v.isDone() && !v.isUpdating(); isWaiting && stands[machineconfiguration.AnnotationDesiredConfig] != "" {
+		desired = version{stands[machineconfiguration.AnnotationDesiredConfig], stands[machineconfiguration.AnnotationDesiredImage]}
+	}
+	if v.isUpdating() && stands[machineconfiguration.AnnotationCurrentConfig] != "" {
+		current = version{stands[machineconfiguration.AnnotationCurrentConfig], stands[machineconfiguration.AnnotationCurrentImage]}
+	}
 	return map[string]string{
-		machineconfiguration.AnnotationCurrentConfig: v.current.config,
-		machineconfiguration.AnnotationDesiredConfig: v.desired.config,
-		machineconfiguration.AnnotationCurrentImage:  v.current.image,
-		machineconfiguration.AnnotationDesiredImage:  v.desired.image,
+		machineconfiguration.AnnotationCurrentConfig: current.config,
+		machineconfiguration.AnnotationDesiredConfig: desired.config,
+		machineconfiguration.AnnotationCurrentImage:  current.image,
+		machineconfiguration.AnnotationDesiredImage:  desired.image,
 		machineconfiguration.AnnotationState:         state,
 		machineconfiguration.AnnotationReason:        streams.Truncate(v.failure, maxMessage),
 	}

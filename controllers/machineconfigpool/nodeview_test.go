@@ -204,3 +204,42 @@ func TestImageFieldsAreLookedUpInTheCRD(t *testing.T) {
 		})
 	}
 }
+
+func TestAnnotationsMoveTwiceInAnUpdate(t *testing.T) {
+	node := builders.Node("node", "worker")
+	pool := builders.MachineConfigPool("worker", builders.Rendered(config2))
+	rollout, image := handedOff(image1), nodeImage("node", digest1)
+	image.Spec.DesiredImage, image.Status.Booted.Image = image1, image1
+	var seen []string
+	look := func() {
+		wanted := viewOf(node, pool, image, rollout, aWorld().builds).annotations()
+		text := wanted[machineconfiguration.AnnotationState] + " " + wanted[machineconfiguration.AnnotationCurrentConfig] + " to " + wanted[machineconfiguration.AnnotationDesiredConfig]
+		if image := wanted[machineconfiguration.AnnotationDesiredImage]; (image == image2) != strings.HasSuffix(text, config2) {
+			t.Errorf("%s beside image %s", text, image)
+		}
+		if len(seen) == 0 || seen[len(seen)-1] != text {
+			seen = append(seen, text)
+		}
+		node.Annotations = wanted
+	}
+	for _, step := range []func(){
+		func() {},
+		func() { *rollout = *handedOff(image2) },
+		func() { image.Spec.DesiredImage = image2 },
+		func() { image.Status.Staged = &v1alpha1.HostImage{Digest: digest2} },
+		func() { rollout.Status.Slots = []v1alpha1.Slot{{Node: "node", Phase: v1alpha1.SlotBooting}} },
+		func() {
+			image.Status.Booted, image.Status.Staged = &v1alpha1.HostImage{Image: image2, Digest: digest2}, nil
+		},
+		func() { rollout.Status.Slots = nil },
+	} {
+		step()
+		look()
+	}
+	want := []string{
+		"Done " + config1 + " to " + config1, "Working " + config1 + " to " + config2, "Done " + config2 + " to " + config2,
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

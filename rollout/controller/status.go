@@ -152,6 +152,9 @@ func withoutNumbers(status v1alpha1.ImageRolloutStatus) v1alpha1.ImageRolloutSta
 	bare.Nodes = v1alpha1.NodeCounts{}
 	for i := range bare.Conditions {
 		bare.Conditions[i].Message = ""
+		if bare.Conditions[i].Type == v1alpha1.ConditionAvailable {
+			bare.Conditions[i].Reason = "" // how many are out, within what is allowed
+		}
 	}
 	for i := range bare.Slots {
 		if bare.Slots[i].Message != "" {

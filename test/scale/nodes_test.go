@@ -3,6 +3,7 @@
 package scale
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -51,11 +52,13 @@ type machines struct {
 	// held are nodes that do not boot for the time being.
 	held map[string]bool
 	busy map[string]bool
+	// running is what nodes have booted, whatever becomes of their NodeImages.
+	running map[string]string
 }
 
 // playMachines plays them until the test ends.
 func (w *world) playMachines() *machines {
-	m := &machines{world: w, held: map[string]bool{}, busy: map[string]bool{}}
+	m := &machines{world: w, held: map[string]bool{}, busy: map[string]bool{}, running: map[string]string{}}
 	stream, err := w.Watch(w.ctx, &v1alpha1.NodeImageList{})
 	w.must(err)
 	var ended sync.WaitGroup
@@ -121,10 +124,13 @@ func (m *machines) hold(name string, isHeld bool) {
 	m.again(name)
 }
 
-// report is the first word of an agent: the node runs what it was installed with.
+// report is the first word of an agent about a new NodeImage.
 func (m *machines) report(name, _ string) {
+	m.mutex.Lock()
+	image := cmp.Or(m.running[name], "registry.example.com/os/installed@"+strings.Split(baseImage, "@")[1])
+	m.mutex.Unlock()
 	m.status(name, func(status *v1alpha1.NodeImageStatus, bootID string) {
-		status.BootID, status.Booted = bootID, deployment("registry.example.com/os/installed@"+strings.Split(baseImage, "@")[1])
+		status.BootID, status.Booted = bootID, deployment(image)
 	})
 }
 
@@ -147,6 +153,9 @@ func (m *machines) boot(name, image string) {
 		node.Status.Conditions[0].Status = corev1.ConditionTrue
 		node.Status.NodeInfo.BootID += "+"
 	})
+	m.mutex.Lock()
+	m.running[name] = image
+	m.mutex.Unlock()
 	m.status(name, func(status *v1alpha1.NodeImageStatus, bootID string) {
 		status.BootID, status.Booted, status.Staged = bootID, deployment(image), nil
 	})

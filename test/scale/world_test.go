@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -148,10 +150,18 @@ func (w *world) createAll(objects ...client.Object) {
 		if err := w.Create(w.ctx, objects[i]); err != nil {
 			return err
 		}
-		wanted.SetResourceVersion(objects[i].GetResourceVersion())
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+		if err != nil || content["status"] == nil {
+			return err
+		}
+		status, err := json.Marshal(map[string]any{"status": content["status"]})
+		if err != nil {
+			return err
+		}
 		switch wanted.(type) {
-		case *corev1.Node, *v1alpha1.NodeImage, *mcfgv1.MachineOSBuild, *mcfgv1.MachineOSConfig:
-			return w.Status().Update(w.ctx, wanted)
+		case *corev1.Node, *v1alpha1.NodeImage:
+			// Controllers write to the object already.
+			return w.Status().Patch(w.ctx, wanted, client.RawPatch(types.MergePatchType, status))
 		}
 		return nil
 	})
@@ -234,7 +244,29 @@ func (w *world) eventually(what string, patience time.Duration, isSo func() (boo
 			return
 		}
 	}
+	w.dump()
 	w.Fatalf("%s: not within %v (%v)", what, patience, err)
+}
+
+// dump prints what a rollout is about, of a few.
+func (w *world) dump() {
+	var rollouts v1alpha1.ImageRolloutList
+	var images v1alpha1.NodeImageList
+	var nodes corev1.NodeList
+	for _, list := range []client.ObjectList{&rollouts, &images, &nodes} {
+		if err := w.List(w.ctx, list, client.Limit(5)); err != nil {
+			w.Log(err)
+		}
+	}
+	for _, rollout := range rollouts.Items {
+		w.Logf("ImageRollout %s: %+v, %+v", rollout.Name, rollout.Spec.Image, rollout.Status)
+	}
+	for _, image := range images.Items {
+		w.Logf("NodeImage %s: %+v, booted %+v, staged %+v", image.Name, image.Spec, image.Status.Booted, image.Status.Staged)
+	}
+	for _, node := range nodes.Items {
+		w.Logf("Node %s: %v, unschedulable %t, taints %v, boot %s, %+v", node.Name, node.Labels, node.Spec.Unschedulable, node.Spec.Taints, node.Status.NodeInfo.BootID, node.Status.Conditions)
+	}
 }
 
 // settle waits until nothing was written for a while.
