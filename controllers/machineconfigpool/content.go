@@ -19,19 +19,19 @@ type part struct {
 }
 
 // mergeIgnition merges the Ignition configs of sources, in their order, and
-// returns the result as canonical JSON. It fails with the MachineConfig, the
+// returns the result, and it as canonical JSON. It fails with the MachineConfig, the
 // path and the reason where one does not parse, where two do not go together,
 // and where they ask for what an image cannot hold.
-func mergeIgnition(sources []*mcfgv1.MachineConfig) ([]byte, error) {
+func mergeIgnition(sources []*mcfgv1.MachineConfig) (types.Config, []byte, error) {
 	merged, err := ignition.Parse(nil)
 	if err != nil {
-		return nil, fmt.Errorf("make an empty Ignition config: %w", err)
+		return merged, nil, fmt.Errorf("make an empty Ignition config: %w", err)
 	}
 	var parts []part
 	for _, source := range sources {
 		config, err := ignition.Parse(source.Spec.Config.Raw)
 		if err != nil {
-			return nil, &renderError{
+			return merged, nil, &renderError{
 				reason:  reasonInvalidConfig,
 				message: fmt.Sprintf("MachineConfig %s: spec.config: %v", source.Name, err),
 			}
@@ -40,7 +40,7 @@ func mergeIgnition(sources []*mcfgv1.MachineConfig) ([]byte, error) {
 		merged = ignition.Merge(merged, config)
 	}
 	if err := refuse(merged, parts); err != nil {
-		return nil, err
+		return merged, nil, err
 	}
 	return encode(merged, parts)
 }
@@ -79,13 +79,14 @@ func together(parts []part) string {
 
 // encode writes the merged config and reads it back: two valid configs can
 // merge into one that is not.
-func encode(merged types.Config, parts []part) ([]byte, error) {
+func encode(merged types.Config, parts []part) (types.Config, []byte, error) {
 	encoded, err := json.Marshal(merged)
 	if err != nil {
-		return nil, fmt.Errorf("encode the merged Ignition config: %w", err)
+		return merged, nil, fmt.Errorf("encode the merged Ignition config: %w", err)
 	}
-	if _, err := ignition.Parse(encoded); err != nil {
-		return nil, &renderError{reason: reasonInvalidConfig, message: together(parts) + ": " + err.Error()}
+	read, err := ignition.Parse(encoded)
+	if err != nil {
+		return merged, nil, &renderError{reason: reasonInvalidConfig, message: together(parts) + ": " + err.Error()}
 	}
-	return encoded, nil
+	return read, encoded, nil
 }

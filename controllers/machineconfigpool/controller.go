@@ -23,7 +23,7 @@ const (
 	conflictDelay = 200 * time.Millisecond
 	// maxConcurrentPools is how many pools are worked on at once. Each waits for
 	// the API server most of its time.
-	maxConcurrentPools = 4
+	maxConcurrentPools = 10
 	// unversioned stands in for a version: what reads it needs some value.
 	unversioned = "unversioned"
 )

@@ -20,15 +20,11 @@ func liveOf(wanted *rendered, trustBundle string) (*v1alpha1.LiveContent, error)
 	refused := func(err error) error {
 		return &renderError{reason: reasonLiveContent, message: fmt.Sprintf("SSH keys and certificates for the nodes: %v", err)}
 	}
-	config, err := ignition.Parse(wanted.spec.Config.Raw)
+	files, err := ignition.LiveFiles(wanted.ignition)
 	if err != nil {
 		return nil, refused(err)
 	}
-	files, err := ignition.LiveFiles(config)
-	if err != nil {
-		return nil, refused(err)
-	}
-	content := &v1alpha1.LiveContent{SSHAuthorizedKeys: keysOf(config), TrustBundle: trustBundle}
+	content := &v1alpha1.LiveContent{SSHAuthorizedKeys: keysOf(wanted.ignition), TrustBundle: trustBundle}
 	for _, file := range files {
 		live := v1alpha1.LiveFile{Path: file.Path, Content: file.Content}
 		if file.Mode != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/test/builders"
@@ -31,7 +32,10 @@ func TestWhatReachesNodesWithoutAnImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := builders.MachineConfig("50-live", "worker", test.options...)
-			wanted := &rendered{spec: config.Spec}
+			wanted, err := render("worker", []*mcfgv1.MachineConfig{config}, images{os: baseImage})
+			if err != nil {
+				t.Fatal(err)
+			}
 			got, err := liveOf(wanted, test.bundle)
 			if err != nil {
 				t.Fatal(err)

@@ -132,11 +132,11 @@ func (r *viewReconciler) gather(ctx context.Context, node *corev1.Node) (*nodeVi
 	if err != nil {
 		return nil, err
 	}
-	var builds mcfgv1.MachineOSBuildList
-	if err := r.client.List(ctx, &builds, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
+	builds, err := r.buildsFor(ctx, image, rollout)
+	if err != nil {
+		return nil, err
 	}
-	view := viewOf(node, pool, image, rollout, builds.Items)
+	view := viewOf(node, pool, image, rollout, builds)
 	if view.shown, err = get(ctx, r.client, node.Name, &mcfgv1.MachineConfigNode{}); err != nil {
 		return nil, err
 	}
@@ -145,6 +145,21 @@ func (r *viewReconciler) gather(ctx context.Context, node *corev1.Node) (*nodeVi
 	}
 	view.recall()
 	return &view, nil
+}
+
+// buildsFor lists the builds, unless what is shown needs none of them: a node that
+// runs the image of its rollout, which says what it was built from. Most nodes do,
+// and a cluster may have thousands of both.
+func (r *viewReconciler) buildsFor(ctx context.Context, image *v1alpha1.NodeImage, rollout *v1alpha1.ImageRollout) ([]mcfgv1.MachineOSBuild, error) {
+	isSaid := rollout != nil && rollout.Annotations[machineconfiguration.AnnotationRolloutConfig] != ""
+	if isSaid && (image == nil || image.Status.Booted == nil || image.Status.Booted.Digest == digestOf(rollout.Spec.Image)) {
+		return nil, nil
+	}
+	var builds mcfgv1.MachineOSBuildList
+	if err := r.client.List(ctx, &builds, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineOSBuilds: %w", err)
+	}
+	return builds.Items, nil
 }
 
 // poolOf returns the pool that a node's label names; nil: there is none.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -46,6 +47,8 @@ type rendered struct {
 	// of a pool that was too long for it, else empty.
 	name, fullName string
 	spec           mcfgv1.MachineConfigSpec
+	// ignition is spec.config, parsed.
+	ignition types.Config
 	// sources in the order in which they were merged.
 	sources []*mcfgv1.MachineConfig
 	// isOverridden is true when a MachineConfig, and not the stream, gave the OS image.
@@ -57,7 +60,7 @@ type rendered struct {
 // render merges sources, in their order, on top of images. The same input
 // gives the same name on any machine. Its errors are *renderError.
 func render(pool string, sources []*mcfgv1.MachineConfig, images images) (*rendered, error) {
-	config, err := mergeIgnition(sources)
+	parsed, config, err := mergeIgnition(sources)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func render(pool string, sources []*mcfgv1.MachineConfig, images images) (*rende
 	}
 	// Never nil: the API takes an empty list here and no null.
 	spec.Extensions = append([]string{}, slices.Sorted(maps.Keys(extensions))...)
-	result := &rendered{spec: spec, sources: sources, isOverridden: images.isOverridden}
+	result := &rendered{spec: spec, ignition: parsed, sources: sources, isOverridden: images.isOverridden}
 	result.name, result.fullName, err = renderedName(pool, spec)
 	return result, err
 }

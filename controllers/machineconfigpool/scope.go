@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // scope is everything that one reconcile of a pool looks at.
@@ -51,10 +54,9 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	var configs mcfgv1.MachineConfigList
 	var osConfigs mcfgv1.MachineOSConfigList
 	var builds mcfgv1.MachineOSBuildList
-	var nodes corev1.NodeList
 	for kind, list := range map[string]client.ObjectList{
 		"MachineConfigPools": &pools, "MachineConfigs": &configs, "MachineOSConfigs": &osConfigs,
-		"MachineOSBuilds": &builds, "Nodes": &nodes,
+		"MachineOSBuilds": &builds,
 	} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind, err)
@@ -68,8 +70,37 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	if roleOf(pool) == custom {
 		s.inherited = findPool(pools.Items, workerPool)
 	}
-	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes.Items)
+	nodes, err := r.candidates(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes)
 	return s, r.gatherTarget(ctx, s)
+}
+
+// candidates are the nodes that a pool selects, or that have its label.
+func (r *poolReconciler) candidates(ctx context.Context, pool *mcfgv1.MachineConfigPool) ([]corev1.Node, error) {
+	selectors := []labels.Selector{labels.SelectorFromSet(nodesOf(pool.Name).MatchLabels)}
+	for _, claim := range claimsOf([]mcfgv1.MachineConfigPool{*pool}) {
+		selectors = append(selectors, claim.selector)
+	}
+	var found []corev1.Node
+	isThere := map[string]bool{}
+	for _, selector := range selectors {
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list Nodes: %w", err)
+		}
+		for i := range nodes.Items {
+			if !isThere[nodes.Items[i].Name] {
+				isThere[nodes.Items[i].Name] = true
+				found = append(found, nodes.Items[i])
+			}
+		}
+	}
+	// The same facts give the same messages.
+	slices.SortFunc(found, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
 }
 
 // gatherTarget reads the single objects: stream, rollout and node images.
@@ -206,6 +237,9 @@ func (s *scope) renderedElsewhere() (*rendered, error) {
 		}
 	}
 	var err error
+	if wanted.ignition, err = ignition.Parse(config.Spec.Config.Raw); err != nil {
+		return nil, &renderError{reason: reasonInvalidConfig, message: fmt.Sprintf("MachineConfig %s: spec.config: %v", name, err)}
+	}
 	wanted.live, err = liveOf(wanted, s.trustBundle)
 	return wanted, err
 }

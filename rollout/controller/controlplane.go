@@ -17,7 +17,9 @@ import (
 )
 
 // isControlPlane: arbiters, which have a vote in etcd and little else, count.
-func isControlPlane(node *corev1.Node) bool { return machineconfiguration.IsControlPlaneNode(node.Labels) }
+func isControlPlane(node *corev1.Node) bool {
+	return machineconfiguration.IsControlPlaneNode(node.Labels)
+}
 
 // holdForControlPlane: etcd must keep its quorum, so that no control-plane node
 // goes down while another is down already, whichever rollout it belongs to. A
