@@ -144,4 +144,3 @@ func longest(times map[string]time.Duration) time.Duration {
 	}
 	return slices.Max(all)
 }
-

@@ -91,7 +91,7 @@ func (w *world) watchForTears(nodes int) func() int {
 				return
 			default:
 			}
-			w.lookForTears(nodeName(count%nodes))
+			w.lookForTears(nodeName(count % nodes))
 			count++
 		}
 	}()
