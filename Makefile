@@ -101,6 +101,13 @@ BENCH_IDLE ?= 10m
 bench-controllers: openshift-crds packages binaries ## 200 pools on a real API server: convergence, edits, idle writes, memory (BENCH_IDLE)
 	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Controllers -benchtime=1x ./controllers/machineosbuild -args -bench.idle=$(BENCH_IDLE)
 
+BENCH_POOLS ?= 500
+BENCH_NODES ?= 5000
+
+.PHONY: bench-pools
+bench-pools: openshift-crds packages binaries ## 500 pools, 5,000 nodes on a real API server: one edit that all render (BENCH_POOLS, BENCH_NODES), and what an update of a node writes
+	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -v -run=Writes -bench=Pools -benchtime=1x ./test/scale -args -bench.pools=$(BENCH_POOLS) -bench.nodes=$(BENCH_NODES)
+
 .PHONY: bench-builder
 bench-builder: build ## The builder against buildah on this machine, medians of five (about 20 minutes, 40 GB of disk)
 	@tools/install-packages buildah

@@ -70,7 +70,7 @@ func addStreams(mgr ctrl.Manager, o Options) error {
 
 func addPools(mgr ctrl.Manager, o Options) error {
 	options := machineconfigpool.Options{
-		Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Settle: machineconfigpool.DefaultSettle, Version: version(),
+		Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Version: version(), Settle: machineconfigpool.DefaultSettle,
 		WithoutStreams: !o.FeatureGates.on(gateStreams),
 		Off: machineconfigpool.Parts{
 			Render: !o.runs(switchRender), Status: !o.runs(switchPoolStatus), Membership: !o.runs(switchMembership),

@@ -75,6 +75,8 @@ func (o observation) updated(count counts) verdict {
 			o.pool.Spec.Configuration.Name, o.target.image()))
 	case !o.isRendered():
 		return isFalseBecause("RenderDegraded", "The wanted configuration could not be rendered; the nodes keep the one they have")
+	case o.isUnsettled:
+		return isFalseBecause("ConfigChanges", "The MachineConfigs or the OS image of the pool have changed; a new configuration is rendered as soon as no more changes come")
 	case o.target.phase == noOSConfig:
 		return isFalseBecause("NoMachineOSConfig", fmt.Sprintf(
 			"No image carries MachineConfig %s; create MachineOSConfig %s to have one built", o.pool.Spec.Configuration.Name, o.pool.Name)+o.leftovers())
@@ -112,6 +114,10 @@ func (o observation) updating(count counts) verdict {
 		return isFalseBecause("AllNodesUpdated", "")
 	case o.target.phase == noOSConfig:
 		return isFalseBecause("NoMachineOSConfig", "No MachineOSConfig asks for an OS image of this pool")
+	case o.isUnsettled && o.pool.Spec.Paused:
+		return isFalseBecause("Paused", "Pool is paused; waiting for a new configuration to be rendered")
+	case o.isUnsettled:
+		return isTrueBecause("ConfigChanges", "Pool is waiting for a new configuration to be rendered"+o.onTheirWay())
 	case o.pool.Spec.Paused:
 		return isFalseBecause("Paused", o.pausedMessage())
 	default:

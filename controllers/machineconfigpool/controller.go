@@ -80,8 +80,8 @@ func Add(mgr ctrl.Manager, options Options) error {
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-machineconfigpool"),
 		options: options,
-		settler: &settler{wait: options.Settle, clock: options.Clock},
 		rivals:  rivals,
+		settler: &settler{wait: options.Settle, clock: options.Clock},
 		writes:  pacer{clock: options.Clock},
 	}
 	if err := pools.add(mgr); err != nil {
@@ -111,8 +111,8 @@ type poolReconciler struct {
 	client  client.Client
 	events  events.EventRecorder
 	options Options
-	settler *settler
 	rivals  *rivals
+	settler *settler
 	// writes are those of the status of each pool.
 	writes pacer
 }
@@ -156,8 +156,8 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 }
 
 // act does what the scope asks for. The status is written at the end and after
-// a failure, too: it is where the user looks. The answer is how long to wait:
-// for more changes of the config, or because the status was written just before.
+// a failure, too: it is where the user looks. The answer is how long it has to
+// wait, if it was written just before.
 func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, error) {
 	wanted, renderErr := r.wanted(scope)
 	var problem *renderError
@@ -167,10 +167,11 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, 
 		}
 	}
 	var failures []error
-	if renderErr == nil && !r.options.Off.Render {
-		if wait := r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name); wait > 0 {
-			return wait, nil
-		}
+	unsettled := r.unsettled(scope, wanted)
+	switch {
+	case unsettled > 0:
+		wanted = nil // what reaches nodes without an image waits, too
+	case renderErr == nil && !r.options.Off.Render:
 		failures = append(failures, r.publish(ctx, scope, wanted))
 	}
 	target := scope.target()
@@ -180,9 +181,21 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, 
 		failures = append(failures, r.handOff(ctx, scope, target, wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
 	observed := scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))
-	observed.isRenderedElsewhere = r.options.Off.Render
-	wait, err := r.publishStatus(ctx, scope, observed)
-	return wait, errors.Join(append(failures, err)...)
+	observed.isRenderedElsewhere, observed.isUnsettled = r.options.Off.Render, unsettled > 0
+	unwritten, err := r.publishStatus(ctx, scope, observed)
+	if unsettled == 0 || (unwritten > 0 && unwritten < unsettled) {
+		return unwritten, errors.Join(append(failures, err)...)
+	}
+	return unsettled, errors.Join(append(failures, err)...)
+}
+
+// unsettled is how long more changes to the pool's config may come, before it is
+// taken. wanted is nil when there is none.
+func (r *poolReconciler) unsettled(scope *scope, wanted *rendered) time.Duration {
+	if wanted == nil || r.options.Off.Render {
+		return 0
+	}
+	return r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name)
 }
 
 // wanted is the pool's config: rendered here, or by something else.

@@ -20,6 +20,9 @@ type observation struct {
 	renderErr error
 	// isRenderedElsewhere: something else renders, and says how that went.
 	isRenderedElsewhere bool
+	// isUnsettled: the pool's config has changed, and is taken when no more changes
+	// come.
+	isUnsettled bool
 	// streams is OSImageStream cluster; nil: it does not exist.
 	streams *mcfgv1.OSImageStream
 	// stream is the name of the pool's resolved stream; empty: none.
@@ -60,7 +63,7 @@ func computeStatus(o observation) mcfgv1.MachineConfigPoolStatus {
 // could be rendered, an image of it is finished, and every node runs that
 // image. It is never true for a config that no image carries.
 func (o observation) isUpdated(count counts) bool {
-	return o.isRendered() && o.target.phase == ready && count.isDone()
+	return o.isRendered() && !o.isUnsettled && o.target.phase == ready && count.isDone()
 }
 
 // isRendered reports whether the pool's spec.configuration is what it wants.

@@ -55,8 +55,8 @@ func (t *turn) isWithoutOthers(n *Node) bool {
 	})
 }
 
-// readControlPlane reads the control-plane nodes, and what is wrong with etcd,
-// from the API server.
+// readControlPlane reads the control-plane nodes, the slots of other rollouts, and
+// what is wrong with etcd, from the API server.
 func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err error) {
 	nodes := map[types.UID]*corev1.Node{}
 	for _, role := range machineconfiguration.ControlPlaneLabels {
@@ -70,6 +70,11 @@ func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err er
 	}
 	byName := func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }
 	scope.Cluster.ControlPlane = slices.SortedFunc(maps.Values(nodes), byName)
+	rollouts := &v1alpha1.ImageRolloutList{}
+	if err := r.Live.List(ctx, rollouts); err != nil {
+		return fmt.Errorf("ImageRollouts could not be listed: %w", err)
+	}
+	scope.Cluster.InSlots = slotsOfOthers(scope.Rollout, rollouts.Items)
 	scope.Cluster.Etcd, err = r.readEtcd(ctx)
 	return err
 }

@@ -52,6 +52,7 @@ func TestConfig(t *testing.T) {
 	t.Run("agents", func(t *testing.T) { testAgentPolicy(t, server) })
 	t.Run("streams", func(t *testing.T) { testStreamPolicies(t, server) })
 	t.Run("the platform's pull secret", func(t *testing.T) { testPullSecretRights(t, server) })
+	t.Run("pools", func(t *testing.T) { testPoolPolicy(t, admin) })
 }
 
 // testPullSecretRights reads as the controller's ServiceAccount.
@@ -63,6 +64,32 @@ func testPullSecretRights(t *testing.T, server *rest.Config) {
 		err := controller.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: name}, &corev1.Secret{})
 		if apierrors.IsNotFound(err) != isAllowed || apierrors.IsForbidden(err) == isAllowed {
 			t.Errorf("Secret %s: allowed %t, error %v", name, isAllowed, err)
+		}
+	}
+}
+
+// testPoolPolicy sets spec.maxUnavailable of a pool, which the API takes any text for.
+func testPoolPolicy(t *testing.T, admin client.Client) {
+	set := func(value string) error {
+		pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+		return admin.Patch(t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"maxUnavailable":`+value+`}}`)))
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return set("-1") != nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the policy is not enforced: %v", err)
+	}
+	for value, isRefused := range map[string]bool{
+		`0`: false, `3`: false, `"0%"`: false, `"50%"`: false, `"100%"`: false, `null`: false,
+		`-1`: true, `"3"`: true, `"many"`: true, `"101%"`: true, `"-5%"`: true, `"5.5%"`: true,
+	} {
+		err := set(value)
+		switch {
+		case !isRefused && err != nil:
+			t.Errorf("%s is refused: %v", value, err)
+		case isRefused && (err == nil || !strings.Contains(err.Error(), "of MachineConfigPool worker is neither a number of nodes nor a percentage")):
+			t.Errorf("%s: error %v", value, err)
 		}
 	}
 }

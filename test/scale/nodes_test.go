@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/test/builders"
 )
@@ -28,7 +29,7 @@ func deployment(image string) *v1alpha1.HostImage {
 
 // bootedNode is a node of a pool with what its agent reports: it runs an image.
 func bootedNode(i int, pool, image string) (*corev1.Node, *v1alpha1.NodeImage) {
-	node := builders.Node(nodeName(i), pool)
+	node := builders.Node(nodeName(i), pool, builders.Labelled(keys.LabelNodePool, pool))
 	object := &v1alpha1.NodeImage{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 		Spec:       v1alpha1.NodeImageSpec{Rollout: pool, Phase: v1alpha1.PhaseStaged, DesiredImage: image},

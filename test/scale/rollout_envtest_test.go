@@ -125,7 +125,7 @@ func (w *world) lookForTears(name string) {
 // and counts what is written.
 func TestWritesOfAnUpdate(t *testing.T) {
 	const nodes = 10
-	w := start(t, true)
+	w := start(t)
 	w.playMachines()
 	w.createAll(builders.MachineConfigPool("worker"))
 	w.aPool("infra", 0, nodes, func(pool *mcfgv1.MachineConfigPool) { pool.Spec.MaxUnavailable = new(intstr.FromString("20%")) })
@@ -158,7 +158,7 @@ func TestWritesOfAnUpdate(t *testing.T) {
 // TestANodeMovesDuringItsUpdate relabels a node that one rollout has out of
 // service: that one finishes, then the other takes over.
 func TestANodeMovesDuringItsUpdate(t *testing.T) {
-	w := start(t, true)
+	w := start(t)
 	played := w.playMachines()
 	w.createAll(builders.MachineConfigPool("worker"))
 	w.aPool("infra", 0, 1)

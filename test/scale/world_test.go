@@ -49,6 +49,8 @@ const (
 type world struct {
 	testing.TB
 	client.WithWatch
+	server  *rest.Config
+	known   *runtime.Scheme
 	ctx     context.Context
 	limiter *limiter
 	// writes of the controllers, and of the agents that are played.
@@ -75,22 +77,40 @@ func (l *limiter) Wait(ctx context.Context) error {
 	return current.Wait(ctx)
 }
 
-// start runs the controllers of pools, and those of rollouts if they are wanted.
-func start(t testing.TB, withRollouts bool) *world {
+// start runs an API server and the controllers of pools, and those of rollouts.
+func start(t testing.TB) *world {
 	t.Helper()
-	server := envtest.Start(t)
+	w := newWorld(t)
+	w.runControllers(true)
+	return w
+}
+
+// newWorld has an API server and no controllers.
+func newWorld(t testing.TB) *world {
+	t.Helper()
 	w := &world{TB: t, limiter: &limiter{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}, writes: newLedger(), agentWrites: newLedger()}
-	known := runtime.NewScheme()
+	w.server, w.known = envtest.Start(t), runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, mcfgv1.Install, v1alpha1.AddToScheme} {
-		w.must(add(known))
+		w.must(add(w.known))
 	}
-	w.WithWatch = w.clientFor(server, known, nil)
-	w.agents = w.clientFor(server, known, w.agentWrites)
-	counted := rest.CopyConfig(server)
+	w.WithWatch = w.clientFor(nil)
+	w.agents = w.clientFor(w.agentWrites)
+	ctx, stop := context.WithCancel(context.Background())
+	w.ctx = ctx
+	t.Cleanup(stop)
+	w.must(w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}}))
+	w.stream()
+	return w
+}
+
+// runControllers runs them until the test ends, or stop is called.
+func (w *world) runControllers(withRollouts bool) (stop func()) {
+	w.Helper()
+	counted := rest.CopyConfig(w.server)
 	counted.RateLimiter = w.limiter
 	counted.Wrap(w.writes.wrap)
 	mgr, err := ctrl.NewManager(counted, ctrl.Options{
-		Scheme: known, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		Scheme: w.known, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	w.must(err)
@@ -98,28 +118,26 @@ func start(t testing.TB, withRollouts bool) *world {
 	if withRollouts {
 		w.must(rollout.Add(mgr, rollout.Options{Namespace: keys.Namespace}))
 	}
+	ctx, cancel := context.WithCancel(w.ctx)
 	var ended sync.WaitGroup
-	ctx, stop := context.WithCancel(context.Background())
-	w.ctx = ctx
 	ended.Go(func() {
 		if err := mgr.Start(ctx); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
-	t.Cleanup(func() { stop(); ended.Wait() })
-	w.must(w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}}))
-	w.stream()
-	return w
+	stop = func() { cancel(); ended.Wait() }
+	w.Cleanup(stop)
+	return stop
 }
 
-func (w *world) clientFor(server *rest.Config, known *runtime.Scheme, writes *ledger) client.WithWatch {
+func (w *world) clientFor(writes *ledger) client.WithWatch {
 	w.Helper()
-	unlimited := rest.CopyConfig(server)
+	unlimited := rest.CopyConfig(w.server)
 	unlimited.QPS = -1
 	if writes != nil {
 		unlimited.Wrap(writes.wrap)
 	}
-	made, err := client.NewWithWatch(unlimited, client.Options{Scheme: known})
+	made, err := client.NewWithWatch(unlimited, client.Options{Scheme: w.known})
 	w.must(err)
 	return made
 }
