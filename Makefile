@@ -37,7 +37,7 @@ export KUBEBUILDER_ASSETS ?= $(IMAGEMODE_CACHE)/bin
 # Kubernetes has no tests, and is compiled by the command itself.
 CLUSTER_GO := cd test/cluster && $(GO)
 CLUSTER := $(CLUSTER_GO) run .
-CLUSTER_PACKAGES := $$($(GO) list ./... | grep -v /kubernetes$$)
+CLUSTER_PACKAGES := $$($(GO) list ./... | grep -vE "/(kubernetes|containerd)$$")
 
 ##@ Try it
 
