@@ -50,7 +50,7 @@ func TestStreams(t *testing.T) {
 	s := &streamTest{told: told, free: nodes[0], pinned: nodes[1]}
 	s.tidy(t)
 	t.Cleanup(func() { s.tidy(t) })
-	run(t, told, told.Reset(), told.Install()[0])
+	run(t, told, told.Reset(), told.Deploy())
 	for _, step := range []struct {
 		sentence string
 		do       func(*testing.T)
