@@ -33,11 +33,11 @@ IMAGEMODE_CACHE ?= $(HOME)/.cache/imagemode
 export IMAGEMODE_CACHE
 export KUBEBUILDER_ASSETS ?= $(IMAGEMODE_CACHE)/bin
 
-# The cluster command is a module of its own. Its package that links all of
-# Kubernetes has no tests, and is compiled by the command itself.
+# The cluster command is a module of its own. Its packages that link all of
+# Kubernetes and of containerd have no tests, and are compiled by the command itself.
 CLUSTER_GO := cd test/cluster && $(GO)
 CLUSTER := $(CLUSTER_GO) run .
-CLUSTER_PACKAGES := $$($(GO) list ./... | grep -v /kubernetes$$)
+CLUSTER_PACKAGES := $$($(GO) list ./... | grep -vE "/(kubernetes|containerd)$$")
 
 ##@ Try it
 

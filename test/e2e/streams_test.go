@@ -50,13 +50,13 @@ func TestStreams(t *testing.T) {
 	s := &streamTest{told: told, free: nodes[0], pinned: nodes[1]}
 	s.tidy(t)
 	t.Cleanup(func() { s.tidy(t) })
-	run(t, told, told.Reset(), told.Install()[0])
+	run(t, told, told.Reset(), told.Deploy())
 	for _, step := range []struct {
 		sentence string
 		do       func(*testing.T)
 	}{
-		{"each stream says which container runtimes it has", s.testTraits},
 		{"two pools run the older stream", s.testTwoPools},
+		{"each stream says which container runtimes it has", s.testTraits},
 		{"a pool switches its stream by one field", s.testSwitch},
 		{"runc on a stream without it cannot be rendered", s.testRunc},
 		{"switching back builds nothing", s.testSwitchBack},
@@ -80,11 +80,10 @@ func (s *streamTest) tidy(t *testing.T) {
 
 func (s *streamTest) image(stream string) string { return string(s.streams[stream].OSImage) }
 
+// testTraits comes after a MachineOSConfig has named the Secret that base images
+// are read with.
 func (s *streamTest) testTraits(t *testing.T) {
 	ctx := inTime(t)
-	var err error
-	s.streams, err = s.told.Streams(ctx, older, newer)
-	must(t, err)
 	for _, want := range []string{`"debian-12":{"runtimes":["crun","runc"]}`, `"debian-13":{"runtimes":["crun"]}`} {
 		traits, err := s.told.StreamTraits(ctx, want[1:len(older)+1])
 		must(t, err)
@@ -96,6 +95,9 @@ func (s *streamTest) testTraits(t *testing.T) {
 
 func (s *streamTest) testTwoPools(t *testing.T) {
 	ctx := inTime(t)
+	var err error
+	s.streams, err = s.told.Streams(ctx, older, newer)
+	must(t, err)
 	must(t, s.told.MoveNode(ctx, s.pinned, pinnedPool, true))
 	must(t, s.told.CreatePool(ctx, pinnedPool, older))
 	must(t, s.told.ApplyFile(ctx, streamsConfig, streamsFile, s.told.Text))

@@ -36,7 +36,7 @@ func targets(kubernetesVersion string) []target {
 			estimate: "10 minutes",
 		},
 		{
-			name: "containerd", path: "github.com/containerd/containerd/v2/cmd/containerd",
+			name: "containerd", path: "./containerd", sources: []string{"containerd/main.go"},
 			tags: []string{"no_btrfs"}, estimate: "80 seconds",
 		},
 		{
