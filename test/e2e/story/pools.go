@@ -22,9 +22,6 @@ const defaultBuildFlags = `[` +
 	`{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--default-push-secret=push"},` +
 	`{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--default-base-pull-secret=base-pull"}]`
 
-// Deploy installs imagemode, and does not wait to see what that does not do.
-func (s *Story) Deploy() Phase { return s.Install()[0] }
-
 // BuildByDefault gives the controller the flags by which every pool has an image.
 func (s *Story) BuildByDefault(ctx context.Context) error {
 	_, err := s.Cluster.Kubectl(ctx, "-n", machineconfiguration.Namespace, "patch", "deployment/imagemode-controller", "--type=json", "-p", defaultBuildFlags)
@@ -112,7 +109,7 @@ func (s *Story) NodeRuns(ctx context.Context, node, pool, image string) error {
 		}
 		isShown, state := s.isShownUpdated(ctx, node, pool)
 		done := runs(reported, image) && isReady(object) && !object.Spec.Unschedulable && isShown
-		return nodeState(reported, image) + "; " + state, done, nil
+		return nodeState(reported, nil, image) + "; " + state, done, nil
 	})
 	if err == nil {
 		s.Log.Line("node %s runs the image of pool %s", node, pool)
