@@ -23,16 +23,16 @@ type remembered struct {
 	err    error
 }
 
-// get returns what a pool's key gives, from memory or by making it. The result is
+// get returns what a pool's key gives, from memory or by rendering it. The result is
 // shared, and must not be changed.
-func (m *memo) get(pool, key string, make func() (*rendered, error)) (*rendered, error) {
+func (m *memo) get(pool, key string, render func() (*rendered, error)) (*rendered, error) {
 	m.mutex.Lock()
 	last, isKnown := m.last[pool]
 	m.mutex.Unlock()
 	if isKnown && last.key == key {
 		return last.wanted, last.err
 	}
-	wanted, err := make()
+	wanted, err := render()
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.last == nil {
