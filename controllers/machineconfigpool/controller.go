@@ -113,8 +113,9 @@ type poolReconciler struct {
 	options Options
 	rivals  *rivals
 	settler *settler
-	// writes are those of the status of each pool.
-	writes pacer
+	// writes are those of the status of each pool, renders what is known of each.
+	writes  pacer
+	renders memo
 }
 
 func (r *poolReconciler) add(mgr ctrl.Manager) error {
@@ -140,6 +141,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	scope, err := r.gather(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
 		r.writes.forget(request.Name)
+		r.renders.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -203,7 +205,7 @@ func (r *poolReconciler) wanted(scope *scope) (*rendered, error) {
 	if r.options.Off.Render {
 		return scope.renderedElsewhere()
 	}
-	return scope.render()
+	return scope.renderWith(&r.renders)
 }
 
 // result turns an error into what happens next: where another writer was

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
@@ -151,7 +152,7 @@ func (r *poolReconciler) gatherLeftovers(ctx context.Context, s *scope) error {
 // get reads a cluster-scoped object; nil where there is none.
 func get[T client.Object](ctx context.Context, reader client.Reader, name string, object T) (T, error) {
 	var none T
-	err := reader.Get(ctx, types.NamespacedName{Name: name}, object)
+	err := reader.Get(ctx, apitypes.NamespacedName{Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return none, nil
@@ -199,17 +200,24 @@ func (s *scope) resolveStream() (streams.Resolution, error) {
 }
 
 // render works out the pool's wanted config from the scope.
-func (s *scope) render() (*rendered, error) {
+func (s *scope) render() (*rendered, error) { return s.renderWith(&memo{}) }
+
+// renderWith takes it from memory where nothing has changed.
+func (s *scope) renderWith(memory *memo) (*rendered, error) {
 	sources, err := selectConfigs(s.pool, s.inherited, s.configs)
 	if err != nil {
 		return nil, err
 	}
+	return memory.get(s.pool.Name, s.renderKey(sources), func() (*rendered, error) { return s.renderSources(sources) })
+}
+
+func (s *scope) renderSources(sources []*mcfgv1.MachineConfig) (*rendered, error) {
 	stream, streamErr := s.resolveStream()
 	images, err := chooseImages(sources, s.pool.Spec.OSImageStream.Name, stream, streamErr)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := render(s.pool.Name, sources, images)
+	wanted, err := render(s.pool.Name, apart(sources), images)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +227,19 @@ func (s *scope) render() (*rendered, error) {
 	if err := s.checkRuntime(wanted); err != nil {
 		return nil, err
 	}
+	wanted.ignition = types.Config{} // read, and large
 	return wanted, nil
+}
+
+// apart copies MachineConfigs out of the list of all, which would else be kept as
+// long as any of them.
+func apart(sources []*mcfgv1.MachineConfig) []*mcfgv1.MachineConfig {
+	own := make([]*mcfgv1.MachineConfig, len(sources))
+	for i, source := range sources {
+		copied := *source
+		own[i] = &copied
+	}
+	return own
 }
 
 // renderedElsewhere is what spec.configuration names, for a pool that something

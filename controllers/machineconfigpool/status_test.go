@@ -301,3 +301,32 @@ func TestStatusIsTheSameForTheSameFacts(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestAPoolWhoseConfigChangesIsNotUpdated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		isPaused         bool
+		updating, reason string
+	}{
+		"it waits for more changes":   {false, "True", "ConfigChanges"},
+		"under pause nothing updates": {true, "False", "Paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld().booted(digest2, "n1", "n2")
+			w.pool.Spec.Paused = tc.isPaused
+			s := &scope{pool: w.pool, osConfig: w.osConfig, builds: w.builds, members: w.nodes, images: w.images, rollout: w.rollout}
+			observed := s.observe(nil, nil, s.target(), later)
+			if got, _ := condition(computeStatus(observed), mcfgv1.MachineConfigPoolUpdated); got != "True" {
+				t.Fatalf("before the change Updated is %s", got)
+			}
+			observed.isUnsettled = true
+			status := computeStatus(observed)
+			if got, message := condition(status, mcfgv1.MachineConfigPoolUpdated); got != "False" {
+				t.Errorf("Updated is %s: %s", got, message)
+			}
+			updating := findCondition(status.Conditions, mcfgv1.MachineConfigPoolUpdating)
+			if string(updating.Status) != tc.updating || updating.Reason != tc.reason {
+				t.Errorf("Updating is %+v", updating)
+			}
+		})
+	}
+}

@@ -118,6 +118,38 @@ func TestWhatSomethingElseRendersIsRolledOut(t *testing.T) {
 	})
 }
 
+// TestAPoolLeavesUpdatedWithinASecond has a change wait for others before it is
+// rendered: the pool says at once that it is not Updated.
+func TestAPoolLeavesUpdatedWithinASecond(t *testing.T) {
+	c := start(t, func(options *Options) { options.Settle = 4 * time.Second })
+	c.withStreams()
+	c.create(builders.MachineConfig("50-motd", "worker", builders.File("/etc/motd", "first\n")))
+	c.createWithStatus(builders.Node("n1", "worker"))
+	c.create(builders.MachineConfigPool("worker"))
+	// The first config is taken at once, maybe without the MachineConfig.
+	rendered := c.pool("rendered", func(p *mcfgv1.MachineConfigPool) bool { return len(p.Spec.Configuration.Source) == 1 }).Spec.Configuration.Name
+	c.create(builders.MachineOSConfig("worker"))
+	c.built("worker-1", rendered, image1)
+	c.readiness(metav1.ConditionTrue, image1)
+	c.createWithStatus(nodeImage("n1", digest1))
+	c.pool("updated", func(p *mcfgv1.MachineConfigPool) bool {
+		return says(p, mcfgv1.MachineConfigPoolUpdated, corev1.ConditionTrue, "") && p.Status.ObservedGeneration == p.Generation
+	})
+	time.Sleep(statusInterval)
+	change(c, &mcfgv1.MachineConfig{}, "50-motd", func(m *mcfgv1.MachineConfig) {
+		m.Spec.Config.Raw = builders.MachineConfig("x", "worker", builders.File("/etc/motd", "second\n")).Spec.Config.Raw
+	}, c.update)
+	edited := time.Now()
+	left := c.pool("leaves Updated", func(p *mcfgv1.MachineConfigPool) bool {
+		return says(p, mcfgv1.MachineConfigPoolUpdated, corev1.ConditionFalse, "")
+	})
+	t.Logf("the pool left Updated after %v (limit 1s)", time.Since(edited).Round(time.Millisecond))
+	if left.Spec.Configuration.Name != rendered || !says(left, mcfgv1.MachineConfigPoolUpdating, corev1.ConditionTrue, "ConfigChanges") {
+		t.Errorf("configuration %s, conditions %+v", left.Spec.Configuration.Name, left.Status.Conditions)
+	}
+	c.pool("renders when no more changes come", func(p *mcfgv1.MachineConfigPool) bool { return p.Spec.Configuration.Name != rendered })
+}
+
 // TestHandOffAndItsNodes shares an API server among what happens after an image
 // was handed off.
 func TestHandOffAndItsNodes(t *testing.T) {

@@ -78,6 +78,9 @@ func namesWhere(pools []mcfgv1.MachineConfigPool, isMeant func(*mcfgv1.MachineCo
 // poolsOfConfig: the pools that select a MachineConfig, and with the worker pool
 // every custom one; the owner of a rendered config, so that a lost one returns.
 func poolsOfConfig(_ context.Context, _ *poolReconciler, changed client.Object, pools []mcfgv1.MachineConfigPool) []string {
+	if isRendered(changed.(*mcfgv1.MachineConfig)) {
+		return namesWhere(pools, func(pool *mcfgv1.MachineConfigPool) bool { return pool.Spec.Configuration.Name == changed.GetName() })
+	}
 	selects := func(pool *mcfgv1.MachineConfigPool) bool {
 		selector, err := configSelector(pool)
 		return err == nil && selector.Matches(labels.Set(changed.GetLabels()))
@@ -85,7 +88,7 @@ func poolsOfConfig(_ context.Context, _ *poolReconciler, changed client.Object, 
 	workers := findPool(pools, workerPool)
 	isWorkers := workers != nil && selects(workers)
 	return namesWhere(pools, func(pool *mcfgv1.MachineConfigPool) bool {
-		return selects(pool) || (isWorkers && roleOf(pool) == custom) || pool.Spec.Configuration.Name == changed.GetName()
+		return selects(pool) || (isWorkers && roleOf(pool) == custom)
 	})
 }
 
