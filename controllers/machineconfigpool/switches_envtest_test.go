@@ -3,6 +3,7 @@
 package machineconfigpool
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -168,9 +169,12 @@ func TestHandOffAndItsNodes(t *testing.T) {
 
 	t.Run("who sets a field of the hand-off is overruled, by name", func(t *testing.T) {
 		c.T = t
-		change(c, &v1alpha1.ImageRollout{}, "worker", func(r *v1alpha1.ImageRollout) { r.Spec.Image = image2 }, c.update)
+		change(c, &v1alpha1.ImageRollout{}, "worker", func(r *v1alpha1.ImageRollout) { r.Spec.Image = image2 },
+			func(ctx context.Context, object client.Object) error {
+				return c.Client.Update(ctx, object, client.FieldOwner("kubectl-edit"))
+			})
 		c.rollout("put back", func(r *v1alpha1.ImageRollout) bool { return r.Spec.Image == image1 })
-		c.event("FieldOverruled", ".spec.image", "machineconfigpool")
+		c.event("FieldOverruled", ".spec.image", `"kubectl-edit"`)
 	})
 	t.Run("maxUnavailable 0 and nonsense are told", func(t *testing.T) {
 		c.T = t
@@ -234,7 +238,7 @@ func TestHandOffAndItsNodes(t *testing.T) {
 // event waits for an event of a reason that says all of it.
 func (c *cluster) event(reason string, texts ...string) {
 	c.Helper()
-	var notes []string
+	last := ""
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		var list eventsv1.EventList
 		if err := c.List(c.ctx, &list); err != nil {
@@ -244,14 +248,13 @@ func (c *cluster) event(reason string, texts ...string) {
 			if list.Items[i].Reason != reason {
 				continue
 			}
-			note := list.Items[i].Note
-			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(note, text) }) {
+			last = list.Items[i].Note
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(last, text) }) {
 				return
 			}
-			notes = append(notes, note)
 		}
 	}
-	c.Fatalf("no event %s with %v; there are %v", reason, texts, notes)
+	c.Fatalf("no event %s with %v; the last one says %q", reason, texts, last)
 }
 
 func (c *cluster) crd() *unstructured.Unstructured {
