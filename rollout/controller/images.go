@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Sched
 			changed = append(changed, node)
 		}
 	}
+	changed = inTurn(scope, changed, answer.Images)
 	problems := make([]error, len(changed))
 	r.inParallel(len(changed), func(i int) { problems[i] = r.applyImage(ctx, changed[i], answer.Images[changed[i].Name]) })
 	for i, problem := range problems {
@@ -42,6 +44,30 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Sched
 		}
 	}
 	return failed
+}
+
+// maxOthers is how many NodeImages one pass writes of nodes without a slot: nodes
+// that are out of service do not wait for thousands of others.
+const maxOthers = 100
+
+// inTurn are the nodes whose NodeImages this pass writes: all that hold a slot,
+// then those that are to download, then the others. What is left is for the next
+// pass, which these writes bring about.
+func inTurn(scope *Scope, changed []*Node, images map[string]v1alpha1.NodeImageSpec) []*Node {
+	limit := maxOthers
+	rank := map[string]int{}
+	for _, node := range changed {
+		switch {
+		case scope.slot(node.Node) != nil:
+			limit++
+		case images[node.Name].Phase != v1alpha1.PhaseIdle:
+			rank[node.Name] = 1
+		default:
+			rank[node.Name] = 2
+		}
+	}
+	slices.SortStableFunc(changed, func(a, b *Node) int { return rank[a.Name] - rank[b.Name] })
+	return changed[:min(len(changed), limit)]
 }
 
 // applyImage writes one spec. An order to reboot is given on the latest report of

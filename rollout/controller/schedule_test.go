@@ -218,6 +218,31 @@ func TestStagingIsBounded(t *testing.T) {
 	}
 }
 
+// TestNodesInASlotDoNotWaitForOthers: one pass writes few NodeImages of others, and
+// those that are to download first.
+func TestNodesInASlotDoNotWaitForOthers(t *testing.T) {
+	var nodes []Node
+	for i := range 3 * maxOthers {
+		nodes = append(nodes, newNode(i+1))
+	}
+	last := len(nodes)
+	scope := newScope(nodes, holding(last, v1alpha1.SlotBooting))
+	images := map[string]v1alpha1.NodeImageSpec{}
+	var changed []*Node
+	for i := range scope.Nodes {
+		node := &scope.Nodes[i]
+		changed = append(changed, node)
+		images[node.Name] = v1alpha1.NodeImageSpec{Phase: v1alpha1.PhaseIdle}
+		if i == last-2 {
+			images[node.Name] = v1alpha1.NodeImageSpec{Phase: v1alpha1.PhaseStaged}
+		}
+	}
+	got := inTurn(scope, changed, images)
+	if len(got) != maxOthers+1 || got[0].Name != nodes[last-1].Name || got[1].Name != nodes[last-2].Name {
+		t.Errorf("%d nodes, first %s and %s", len(got), got[0].Name, got[1].Name)
+	}
+}
+
 func TestNodesThatAreLeftAlone(t *testing.T) {
 	answer := schedule(newScope([]Node{newNode(1, claimed), newNode(2, unselected), newNode(3, unselected, noImage)}))
 	if len(answer.Images) != 0 {
