@@ -29,6 +29,9 @@ func (s *Story) Reset() Phase {
 // only it removes their finalizers. They are abandoned: else their nodes would
 // be taken to another image first.
 func (s *Story) reset(ctx context.Context) error {
+	if err := s.stopDefaultBuilds(ctx); err != nil {
+		return err
+	}
 	if err := s.abandonAll(ctx); err != nil {
 		return err
 	}
@@ -67,6 +70,25 @@ func (s *Story) reset(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stopDefaultBuilds takes the flags of builds by default away: with them,
+// MachineOSConfigs come back when they are deleted.
+func (s *Story) stopDefaultBuilds(ctx context.Context) error {
+	controller := &appsv1.Deployment{ObjectMeta: inNamespace("imagemode-controller")}
+	if err := s.get(ctx, controller); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := controller.DeepCopy()
+	container := &controller.Spec.Template.Spec.Containers[0]
+	container.Args = slices.DeleteFunc(container.Args, func(argument string) bool { return strings.HasPrefix(argument, "--default-push-") })
+	if len(container.Args) == len(before.Spec.Template.Spec.Containers[0].Args) {
+		return nil
+	}
+	if err := s.Cluster.Client.Patch(ctx, controller, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	return until(ctx, "the controller without builds by default", s.controllerIsUp)
 }
 
 // abandonAll lets all MachineOSConfigs go without another image. Where no
