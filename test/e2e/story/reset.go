@@ -3,6 +3,8 @@ package story
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
