@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,7 +79,7 @@ type world struct {
 // time for each.
 var testScheme = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme), mcfgv1.Install(scheme), imagemodev1alpha1.AddToScheme(scheme))
+	err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), mcfgv1.Install(scheme), imagemodev1alpha1.AddToScheme(scheme))
 	if err != nil {
 		panic(err)
 	}
