@@ -159,7 +159,11 @@ func (b *bench) pod(metadata metav1.ObjectMeta) *corev1.Pod {
 			Name:    "buildah",
 			Image:   b.program,
 			Command: []string{"/bin/sh", "-c", script},
-			Env:     []corev1.EnvVar{{Name: "TARGET", Value: local.Registry + "/os/" + metadata.Name + ":latest"}},
+			Env: []corev1.EnvVar{
+				{Name: "TARGET", Value: local.Registry + "/os/" + metadata.Name + ":latest"},
+				// An overlay does not work on a container's own overlay.
+				{Name: "TMPDIR", Value: "/var/lib/containers"},
+			},
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
 			}},
