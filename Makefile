@@ -90,7 +90,7 @@ envtest: openshift-crds packages binaries ## Tests against a real API server
 	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -tags=$(TAGS),envtest -count=1 $(ENVTEST_PACKAGES)
 
 .PHONY: e2e
-e2e: openshift-crds packages ## One build and rollout on the local cluster
+e2e: openshift-crds packages ## Builds, rollouts, streams and failures on the local cluster
 	TAGS=$(TAGS) test/e2e/run
 
 ##@ Measure

@@ -9,7 +9,9 @@ import (
 	"github.com/imagemode/imagemode/registry/registrytest"
 )
 
-func TestATagGoesWithoutItsImage(t *testing.T) {
+// pushed is an image in a registry of its own.
+func pushed(t *testing.T) (registry.Access, *registry.Image) {
+	t.Helper()
 	server := registrytest.New(t)
 	access := accessTo(server)
 	image := server.Push(t, "os/worker", registrytest.ImageSpec{Labels: registrytest.Bootable()})
@@ -17,6 +19,11 @@ func TestATagGoesWithoutItsImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return access, found
+}
+
+func TestATagGoesWithoutItsImage(t *testing.T) {
+	access, found := pushed(t)
 	if err := registry.Tag(t.Context(), access, found, "one", "two"); err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +44,7 @@ func TestATagGoesWithoutItsImage(t *testing.T) {
 }
 
 func TestATagIsMovedToTheMarker(t *testing.T) {
-	server := registrytest.New(t)
-	access := accessTo(server)
-	image := server.Push(t, "os/worker", registrytest.ImageSpec{Labels: registrytest.Bootable()})
-	found, err := registry.Inspect(t.Context(), access, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	access, found := pushed(t)
 	if err := registry.Tag(t.Context(), access, found, "one"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +62,7 @@ func TestATagIsMovedToTheMarker(t *testing.T) {
 }
 
 func TestAnImageIsDeletedByDigest(t *testing.T) {
-	server := registrytest.New(t)
-	access := accessTo(server)
-	image := server.Push(t, "os/worker", registrytest.ImageSpec{Labels: registrytest.Bootable()})
-	found, err := registry.Inspect(t.Context(), access, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	access, found := pushed(t)
 	for range 2 {
 		if err := registry.Delete(t.Context(), access, found.Reference()); err != nil {
 			t.Fatal(err)

@@ -197,7 +197,7 @@ func (p *pruner) release(ctx context.Context, access ImageAccess, place place, t
 	case found.Digest == registry.MarkerDigest():
 		// Given up before, in a registry that deletes no tags.
 		return false, nil
-	case !p.isHeldBy(tag, found):
+	case !isHeldBy(tag, found):
 		logger.Info("a tag of this cluster names another image; leaving that alone")
 		return p.giveUp(ctx, access, held)
 	case p.options.Prune == ListImages:
@@ -227,7 +227,7 @@ func (p *pruner) giveUp(ctx context.Context, access ImageAccess, held string) (i
 }
 
 // isHeldBy reports whether a tag that keeps images still leads to its own.
-func (p *pruner) isHeldBy(tag string, found ImageFacts) bool {
+func isHeldBy(tag string, found ImageFacts) bool {
 	return strings.HasSuffix(tag, "-"+shortDigest(found.Digest))
 }
 
@@ -243,7 +243,7 @@ func (p *pruner) othersHold(ctx context.Context, access ImageAccess, place place
 		if registry.IsGone(err) {
 			continue
 		}
-		if err != nil || p.isHeldBy(other, found) {
+		if err != nil || isHeldBy(other, found) {
 			return true, err
 		}
 	}
