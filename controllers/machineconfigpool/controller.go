@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
 const (
@@ -38,7 +40,8 @@ type Options struct {
 	// DefaultBuild is the MachineOSConfig of pools that have none.
 	DefaultBuild DefaultBuild
 	// Settle is how long a pool's next config has to stay the same before it is
-	// taken. Zero: it is taken at once.
+	// taken; one on the same OS image waits for a third of it. Zero: it is taken at
+	// once.
 	Settle time.Duration
 	// WithoutStreams: OS images come from MachineConfigs alone.
 	WithoutStreams bool
@@ -75,7 +78,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	rivals := &rivals{live: mgr.GetAPIReader(), namespace: options.Namespace, clock: options.Clock}
+	rivals := rivals.NewWatch(mgr.GetAPIReader(), options.Namespace, options.Clock)
 	pools := &poolReconciler{
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-machineconfigpool"),
@@ -111,7 +114,7 @@ type poolReconciler struct {
 	client  client.Client
 	events  events.EventRecorder
 	options Options
-	rivals  *rivals
+	rivals  *rivals.Watch
 	settler *settler
 	// writes are those of the status of each pool, renders what is known of each.
 	writes  pacer
@@ -197,7 +200,7 @@ func (r *poolReconciler) unsettled(scope *scope, wanted *rendered) time.Duration
 	if wanted == nil || r.options.Off.Render {
 		return 0
 	}
-	return r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name)
+	return r.settler.remaining(scope.pool.Name, scope.pool.Spec.Configuration.Name, wanted.name, scope.isOnPresentImage(wanted))
 }
 
 // wanted is the pool's config: rendered here, or by something else.

@@ -230,8 +230,8 @@ func (r *poolReconciler) order(ctx context.Context, scope *scope, target target)
 	if !isNeeded {
 		return order{}, false, nil
 	}
-	hasDaemon, err := r.rivals.hasDaemon(ctx)
-	if err != nil || !hasDaemon {
+	found, err := r.rivals.Look(ctx)
+	if err != nil || !found.Daemon {
 		return answer, err == nil, err
 	}
 	answer, isNeeded = orderFor(scope.pool, targetOfNone, scope.rollout, r.options)

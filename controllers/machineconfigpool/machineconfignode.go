@@ -24,6 +24,7 @@ import (
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/optional"
+	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
 const (
@@ -40,7 +41,7 @@ const (
 type viewReconciler struct {
 	client client.Client
 	off    Parts
-	rivals *rivals
+	rivals *rivals.Watch
 	schema *nodeSchema
 	clock  clock.PassiveClock
 	// writes are those of the MachineConfigNode of each node.
@@ -228,8 +229,8 @@ func (r *viewReconciler) annotate(ctx context.Context, view *nodeView) error {
 	if r.off.NodeAnnotations || hasAnnotations(view.node, wanted) {
 		return nil
 	}
-	isRival, err := r.rivals.hasDaemon(ctx)
-	if err != nil || isRival {
+	found, err := r.rivals.Look(ctx)
+	if err != nil || found.Daemon {
 		return err
 	}
 	before := view.node.DeepCopy()

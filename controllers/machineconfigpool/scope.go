@@ -272,6 +272,13 @@ func findConfig(configs []mcfgv1.MachineConfig, name string) *mcfgv1.MachineConf
 	return &configs[i]
 }
 
+// isOnPresentImage says whether a config has the OS image of the one that the pool
+// wants now.
+func (s *scope) isOnPresentImage(wanted *rendered) bool {
+	present := findConfig(s.configs, s.pool.Spec.Configuration.Name)
+	return present != nil && present.Spec.OSImageURL == wanted.spec.OSImageURL
+}
+
 // target is the image that the pool's nodes are to run.
 func (s *scope) target() target {
 	if s.osConfig == nil {

@@ -8,12 +8,15 @@ import (
 )
 
 // DefaultSettle is how long a pool's next config has to stay the same before it is
-// taken: changes that belong together, such as a stream and the payload with its
-// images, or several MachineConfigs, then cost one build and one reboot. A client
-// that writes them one after the other takes less for each.
+// taken, when it has another OS image: a stream and the payload with its images,
+// which are looked up in a registry first, then cost one build and one reboot.
 const DefaultSettle = 500 * time.Millisecond
 
-// longestSettle, times the wait, is how long changes that never end can put a
+// settleFraction of that is what a config on the same image waits: a client that
+// writes several MachineConfigs one after the other takes less for each.
+const settleFraction = 3
+
+// longestSettle, times the longer wait, is how long changes that never end can put a
 // config off.
 const longestSettle = 5
 
@@ -34,10 +37,10 @@ type sighting struct {
 	since, began time.Time
 }
 
-// remaining says how long to wait before a pool goes from one config to another;
-// zero: not at all. A pool's first config, and a way back to the present one, wait
-// for nothing.
-func (s *settler) remaining(pool, from, to string) time.Duration {
+// remaining says how long to wait before a pool goes from one config to another, on
+// the same OS image or not; zero: not at all. A pool's first config, and a way back
+// to the present one, wait for nothing.
+func (s *settler) remaining(pool, from, to string, isSameImage bool) time.Duration {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if from == to || from == "" || s.wait == 0 {
@@ -56,5 +59,9 @@ func (s *settler) remaining(pool, from, to string) time.Duration {
 		s.seen = map[string]sighting{}
 	}
 	s.seen[pool] = next
-	return max(0, min(s.wait-now.Sub(next.since), longestSettle*s.wait-now.Sub(next.began)))
+	wait := s.wait
+	if isSameImage {
+		wait /= settleFraction
+	}
+	return max(0, min(wait-now.Sub(next.since), longestSettle*s.wait-now.Sub(next.began)))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -79,6 +80,39 @@ func TestWhereTheOperatorDoesItAll(t *testing.T) {
 	}
 	if node.Labels[machineconfiguration.LabelNodePool] != "" || len(node.Annotations) != 0 {
 		t.Errorf("the node has labels %v and annotations %v", node.Labels, node.Annotations)
+	}
+}
+
+// TestBesideAMachineConfigDaemonNodesAreLeftAlone has a machine-config-daemon in the
+// namespace, which takes nodes to their images itself.
+func TestBesideAMachineConfigDaemonNodesAreLeftAlone(t *testing.T) {
+	c := start(t)
+	labels := map[string]string{"app": machineconfiguration.DaemonSetMachineConfigDaemon}
+	c.create(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.DaemonSetMachineConfigDaemon},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "daemon", Image: "registry.example.com/theirs:1"}}},
+			},
+		},
+	})
+	c.withStreams()
+	c.createWithStatus(builders.Node("n1", "worker"))
+	c.create(builders.MachineConfigPool("worker"))
+	config := c.pool("rendered", func(p *mcfgv1.MachineConfigPool) bool { return p.Spec.Configuration.Name != "" }).Spec.Configuration.Name
+	c.create(builders.MachineOSConfig("worker"))
+	c.built("worker-1", config, image1)
+	c.readiness(metav1.ConditionTrue, image1)
+	time.Sleep(2 * time.Second)
+	var rollouts v1alpha1.ImageRolloutList
+	if err := c.List(c.ctx, &rollouts); err != nil || len(rollouts.Items) != 0 {
+		t.Errorf("rollouts %+v, error %v", rollouts.Items, err)
+	}
+	node := &corev1.Node{}
+	if err := c.Get(c.ctx, client.ObjectKey{Name: "n1"}, node); err != nil || len(node.Annotations) != 0 {
+		t.Errorf("the node has annotations %v, error %v", node.Annotations, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,7 @@ import (
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/optional"
+	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
 const (
@@ -146,7 +148,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 
 func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {
 	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
-	rivals := &rivalWatch{live: mgr.GetAPIReader(), namespace: options.Namespace, now: time.Now}
+	rivals := rivals.NewWatch(mgr.GetAPIReader(), options.Namespace, clock.RealClock{})
 	gatherer := gatherer{reader: mgr.GetClient(), platform: platform, rivals: rivals, options: options, now: time.Now}
 	configs := &configReconciler{
 		client: mgr.GetClient(), gatherer: gatherer, events: events, options: options, now: time.Now,

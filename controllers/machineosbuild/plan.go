@@ -9,6 +9,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
 // decision is what to do about a MachineOSConfig.
@@ -104,7 +105,7 @@ func decide(s *scope) plan {
 	if found := firstProblem(s, preconditions); found != nil {
 		answer := plan{decision: found.decision, problem: found, counters: accepted}
 		if found.reason == reasonUpdaterConflict {
-			answer.wakeAt = s.now.Add(rivalInterval) // nobody tells when it has gone
+			answer.wakeAt = s.now.Add(rivals.Interval) // nobody tells when it has gone
 		}
 		return answer
 	}

@@ -49,11 +49,11 @@ func TestDecide(t *testing.T) {
 			scope: aScope(func(s *scope) { s.onlyNode = "n1"; s.config.DeletionTimestamp = &metav1.Time{} }), decision: Build,
 		},
 		"another builder is waited for": {
-			scope:    aScope(func(s *scope) { s.rivals.builder = true }),
+			scope:    aScope(func(s *scope) { s.rivals.Builder = true }),
 			decision: Wait, reason: reasonUpdaterConflict, says: "Deployment machine-os-builder",
 		},
 		"another updater of nodes keeps no image from being built": {
-			scope: aScope(func(s *scope) { s.rivals.daemon, s.isRollingOut = true, true }), decision: Build,
+			scope: aScope(func(s *scope) { s.rivals.Daemon, s.isRollingOut = true, true }), decision: Build,
 		},
 		"a pool that was not rendered is waited for": {
 			scope:    aScope(func(s *scope) { s.pool.Spec.Configuration.Name, s.rendered = "", nil }),

@@ -19,6 +19,7 @@ import (
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
 // scope is everything that decisions about one MachineOSConfig depend on, as
@@ -45,7 +46,7 @@ type scope struct {
 	onlyNode string
 	// rivals are other updaters; isRollingOut says whether this program takes nodes
 	// to their images.
-	rivals       rivals
+	rivals       rivals.Found
 	isRollingOut bool
 	// now is when the scope was read.
 	now time.Time
@@ -139,7 +140,7 @@ func (s *scope) buildNamed(name string) *mcfgv1.MachineOSBuild {
 type gatherer struct {
 	reader   client.Reader
 	platform *platform
-	rivals   *rivalWatch
+	rivals   *rivals.Watch
 	options  Options
 	now      func() time.Time
 }

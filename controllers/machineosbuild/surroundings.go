@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,59 +16,15 @@ import (
 const (
 	reasonSingleNode      = "SingleNode"
 	reasonUpdaterConflict = "UpdaterConflict"
-	// rivalInterval is how long an answer about other updaters is believed.
-	rivalInterval = time.Minute
 	// fewNodes is as many as it takes to tell one node from several, before and
 	// after a node came or went.
 	fewNodes = 3
 )
 
-// rivals are parts of a machine-config-operator that do the same work.
-type rivals struct {
-	// builder is a machine-os-builder, daemon a machine-config-daemon.
-	builder, daemon bool
-}
-
-// rivalWatch looks for them. Deployments and DaemonSets are not watched.
-type rivalWatch struct {
-	live      client.Reader
-	namespace string
-	now       func() time.Time
-
-	mutex sync.Mutex
-	found rivals
-	at    time.Time
-}
-
-// +kubebuilder:rbac:groups=apps,namespace=openshift-machine-config-operator,resources=deployments;daemonsets,verbs=get
-
-// look asks the API server, once a minute at most. A nil watch finds nothing.
-func (w *rivalWatch) look(ctx context.Context) (rivals, error) {
-	if w == nil {
-		return rivals{}, nil
-	}
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if !w.at.IsZero() && w.now().Sub(w.at) < rivalInterval {
-		return w.found, nil
-	}
-	builder, err := find[appsv1.Deployment](ctx, w.live, w.namespace, keys.DeploymentMachineOSBuilder)
-	if err != nil {
-		return rivals{}, err
-	}
-	daemon, err := find[appsv1.DaemonSet](ctx, w.live, w.namespace, keys.DaemonSetMachineConfigDaemon)
-	if err != nil {
-		return rivals{}, err
-	}
-	isAtWork := builder != nil && (builder.Spec.Replicas == nil || *builder.Spec.Replicas > 0)
-	w.found, w.at = rivals{builder: isAtWork, daemon: daemon != nil}, w.now()
-	return w.found, nil
-}
-
 // checkOtherBuilder: two builders would build everything twice, and take turns
 // with the same conditions.
 func checkOtherBuilder(s *scope) *problem {
-	if !s.rivals.builder {
+	if !s.rivals.Builder {
 		return nil
 	}
 	return s.wait(reasonUpdaterConflict, "%s", s.conflicts()[0])
@@ -80,12 +33,12 @@ func checkOtherBuilder(s *scope) *problem {
 // conflicts says who else does what this program does.
 func (s *scope) conflicts() []string {
 	var found []string
-	if s.rivals.builder {
+	if s.rivals.Builder {
 		found = append(found, fmt.Sprintf("Deployment %s in namespace %s builds images, too, so nothing is built here; "+
 			"scale it to 0 and keep it there (docs/openshift.md), or run this program with --controllers=-machineosbuild",
 			keys.DeploymentMachineOSBuilder, s.namespace))
 	}
-	if s.rivals.daemon && s.isRollingOut {
+	if s.rivals.Daemon && s.isRollingOut {
 		found = append(found, fmt.Sprintf("DaemonSet %s in namespace %s takes nodes to their images, so nothing is handed to them here; "+
 			"remove it from the nodes (docs/openshift.md), or run this program with --controllers=-hand-off,-rollout",
 			keys.DaemonSetMachineConfigDaemon, s.namespace))
@@ -124,7 +77,7 @@ func (g *gatherer) gatherSurroundings(ctx context.Context, s *scope) error {
 		s.onlyNode = nodes[0].Name
 	}
 	s.isRollingOut = !g.options.BuildsOnly
-	s.rivals, err = g.rivals.look(ctx)
+	s.rivals, err = g.rivals.Look(ctx)
 	return err
 }
 
