@@ -76,7 +76,7 @@ var life = []stepRule{
 	{"what ended stays as it is, without credentials in the cluster", whenEnded},
 	{"an image that was built elsewhere is taken as it is", whenSeeded},
 	{"without its MachineOSConfig a build is left to the garbage collector", whenOrphaned},
-	{"a pod that succeeded gives the image, before its Job is complete", whenPodSucceeded},
+	{"a builder that ended well gives the image, before its pod and Job are complete", whenBuilderSucceeded},
 	{"a Job that completed gives the image, even if another build was chosen meanwhile", whenCompleted},
 	{"another build was chosen: this one is interrupted", whenSuperseded},
 	{"a Job that failed gives the reason", whenJobFailed},
@@ -130,10 +130,11 @@ func whenOrphaned(s *buildScope) *step {
 	return &step{action: leave}
 }
 
-// whenPodSucceeded: a Job takes another second or two to notice.
-func whenPodSucceeded(s *buildScope) *step {
+// whenBuilderSucceeded: a kubelet takes another second to take the pod down, and
+// the Job another one to notice.
+func whenBuilderSucceeded(s *buildScope) *step {
 	newest := newestPod(s.pods)
-	if s.job == nil || newest == nil || newest.Status.Phase != corev1.PodSucceeded {
+	if s.job == nil || newest == nil {
 		return nil
 	}
 	result, found := resultOfPod(newest)
