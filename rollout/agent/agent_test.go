@@ -171,7 +171,34 @@ func TestAgentTakesANodeFromStagedToBooted(t *testing.T) {
 	}
 	t.Logf("%d status writes from the old image to the new one", writes)
 	if writes > 3 {
-		t.Errorf("%d status writes, want 3: staging, staged, booted", writes)
+		t.Errorf("%d status writes, want 3: the first word about the host, staged, booted", writes)
+	}
+}
+
+// TestADownloadThatTakesItsTimeIsReported: once, and not when it begins.
+func TestADownloadThatTakesItsTimeIsReported(t *testing.T) {
+	b := newBench(t)
+	b.order(imageA, v1alpha1.PhaseStaged)
+	b.settleDown() // the first report, which tells of the host
+	b.order(imageB, v1alpha1.PhaseStaged)
+	begun := b.now
+	look := func() {
+		t.Helper()
+		if _, err := b.agent.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "worker-1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writes := b.writes
+	for b.now.Sub(begun) < 2*quietDownload {
+		look()
+		if b.now.Sub(begun) < quietDownload && b.writes != writes {
+			t.Fatalf("reported after %s", b.now.Sub(begun))
+		}
+		b.pause(time.Second)
+	}
+	b.expectCondition(v1alpha1.ConditionStaged, metav1.ConditionFalse, ReasonStaging)
+	if b.writes != writes+1 {
+		t.Errorf("%d reports of one download", b.writes-writes)
 	}
 }
 

@@ -34,10 +34,12 @@ var (
 )
 
 const (
-	// What a simulated node takes for its steps.
-	scaleDownload = 2 * time.Second
-	scaleCommand  = 200 * time.Millisecond
-	scaleReboot   = 5 * time.Second
+	// What a simulated node takes for its steps, like a server with some hundred
+	// megabytes to download: each takes half to one and a half of it. Machines that
+	// were faster would ask more of the API server than this one bears.
+	scaleDownload = 15 * time.Second
+	scaleCommand  = time.Second
+	scaleReboot   = time.Minute
 	// scaleWorkers are agents that work at the same time.
 	scaleWorkers = 32
 
@@ -335,7 +337,7 @@ func (s *scale) rollOut() {
 // awaitEnd waits until all nodes are updated and the rollout says so.
 func (s *scale) awaitEnd(program *program) {
 	s.Helper()
-	deadline := time.Now().Add(20 * time.Minute)
+	deadline := time.Now().Add(45 * time.Minute)
 	said := time.Now()
 	for {
 		done, out := s.waits.progress()

@@ -136,9 +136,10 @@ func recollect(known []v1alpha1.Attempt, image, retryToken string) *v1alpha1.Att
 	return nil
 }
 
-// begin is the attempt that starts with the decision: it is reported before the
-// command is started, so that the command's end can be told from that of one
-// under an earlier retry token.
+// begin is the attempt that starts with the decision. One under another retry token
+// is reported before its command is started, so that the command's end can be told
+// from that of the one before. An agent that is ended in the first attempt at an
+// image does not know of it any more, and tries once more than it counts.
 func begin(in Inputs, decision Decision) *v1alpha1.Attempt {
 	isStart := decision.Action == Stage || decision.Action == Lock || decision.Action == Unlock
 	if !isStart || lastAttempt(in) != nil {

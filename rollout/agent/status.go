@@ -117,23 +117,27 @@ func setManageable(set func(kind string, isTrue bool, reason, message string), i
 	set(v1alpha1.ConditionManageable, true, "BootcHost", "the node was booted from a container image")
 }
 
-// quietTime is how long a step that takes seconds may go on before it is
-// reported: each report is a write, and a thousand nodes take each step.
-const quietTime = time.Minute
+// How long a step may go on before it is reported: each report is a write, and a
+// thousand nodes take each step. A download that takes no longer is reported once,
+// when it has ended; the other steps take seconds.
+const (
+	quietDownload = 5 * time.Second
+	quietTime     = time.Minute
+)
 
-// isWorthAReport says whether somebody may wait for what has changed. A step on
-// the way (lock, unlock, reboot) is not reported, nor is that a node with nothing
-// left to do has seen a newer spec.
+// isWorthAReport says whether somebody may wait for what has changed. The start of
+// a step on the way (stage, lock, unlock, reboot) is not reported, nor is that a
+// node with nothing left to do has seen a newer spec.
 func isWorthAReport(before, after v1alpha1.NodeImageStatus, in Inputs, decision Decision) bool {
 	after.FreeSpace = before.FreeSpace // goes along with what else is to be said
 	switch {
 	case equality.Semantic.DeepEqual(before, after):
 		return false
-	case before.BootID != after.BootID || before.SoftReboots != after.SoftReboots || !isSameAttempt(before.LastAttempt, after.LastAttempt):
+	case before.BootID != after.BootID || before.SoftReboots != after.SoftReboots || isNews(before.LastAttempt, after.LastAttempt):
 		return true
-	case decision.Action == Lock || decision.Action == Unlock || decision.Action == Reboot:
+	case decision.Action == Stage || decision.Action == Lock || decision.Action == Unlock || decision.Action == Reboot:
 		return false
-	case in.Command.State == CommandRunning && decision.Reason != ReasonStaging && in.Now.Sub(in.Command.Started) < quietTime:
+	case in.Command.State == CommandRunning && in.Now.Sub(in.Command.Started) < quietTimeOf(decision):
 		return false
 	case decision.Reason == ReasonBooted:
 		return !equality.Semantic.DeepEqual(withoutGenerations(before), withoutGenerations(after))
@@ -141,12 +145,24 @@ func isWorthAReport(before, after v1alpha1.NodeImageStatus, in Inputs, decision 
 	return true
 }
 
-// isSameAttempt says whether two attempts tell the same.
-func isSameAttempt(a, b *v1alpha1.Attempt) bool {
-	if a == nil || b == nil {
-		return a == b
+func quietTimeOf(decision Decision) time.Duration {
+	if decision.Reason == ReasonStaging {
+		return quietDownload
 	}
-	return a.Image == b.Image && a.RetryToken == b.RetryToken && a.Class == b.Class && a.Failures == b.Failures
+	return quietTime
+}
+
+// isNews says whether an attempt has to be reported at once: it failed, or it is
+// another attempt at the same image, whose command could be taken for the one
+// before. The first at an image is told with what comes of it.
+func isNews(before, after *v1alpha1.Attempt) bool {
+	switch {
+	case after == nil:
+		return before != nil
+	case before == nil || before.Image != after.Image:
+		return after.Class != ""
+	}
+	return before.RetryToken != after.RetryToken || before.Class != after.Class || before.Failures != after.Failures
 }
 
 func withoutGenerations(status v1alpha1.NodeImageStatus) v1alpha1.NodeImageStatus {

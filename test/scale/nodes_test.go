@@ -45,8 +45,9 @@ const (
 )
 
 // machines plays the kubelets and agents of nodes: they stage what they are told
-// to, and boot it. Agents write as often as the real one does: when a download
-// begins, when it has ended, and after the boot.
+// to, and boot it. Agents write as often as the real one does about a download of
+// seconds: when it has ended, and after the boot. One that takes longer is one
+// write more.
 type machines struct {
 	*world
 	mutex sync.Mutex
@@ -136,9 +137,6 @@ func (m *machines) report(name, _ string) {
 }
 
 func (m *machines) stage(name, image string) {
-	m.status(name, func(status *v1alpha1.NodeImageStatus, _ string) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStaged, Status: metav1.ConditionFalse, Reason: "Staging"})
-	})
 	time.Sleep(pullTime)
 	m.status(name, func(status *v1alpha1.NodeImageStatus, _ string) {
 		status.Staged = deployment(image)
