@@ -233,7 +233,7 @@ func (r *buildReconciler) act(ctx context.Context, s *buildScope, next *step) (*
 	case reuse:
 		return r.reuse(ctx, s, next)
 	case start:
-		return r.start(ctx, s, next)
+		return nil, r.start(ctx, s, next)
 	case resume:
 		return r.resume(ctx, s, next)
 	case finish:
@@ -264,24 +264,24 @@ func (r *buildReconciler) statusWith(s *buildScope, state state) *mcfgv1.Machine
 	return &status
 }
 
-// start creates the Job, suspended. Its inputs are made in the next step, when
-// its UID is recorded.
-func (r *buildReconciler) start(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
+// start creates the Job, suspended. Its inputs are made in the next step, which
+// knows its UID.
+func (r *buildReconciler) start(ctx context.Context, s *buildScope, next *step) error {
 	job := newJob(s.build, r.workOf(ctx, s, next.blueprint), s.owner.site.proxy, r.options)
 	err := r.client.Create(ctx, job)
 	if apierrors.IsAlreadyExists(err) {
 		// Created a moment ago: the cache will have it.
-		return nil, errLeftover
+		return errLeftover
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create Job %s of MachineOSBuild %s: %w", job.Name, s.build.Name, err)
+		return fmt.Errorf("create Job %s of MachineOSBuild %s: %w", job.Name, s.build.Name, err)
 	}
 	r.events.jobCreated(s.build, job)
-	s.job = job
-	return r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}), nil
+	return nil
 }
 
-// resume makes the inputs and lets the Job go.
+// resume makes the inputs, notes the Job in the status and lets it go: from then on,
+// a Job that is not there was deleted.
 func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step) (*mcfgv1.MachineOSBuildStatus, error) {
 	if s.job.Spec.Template.Spec.HostUsers == nil {
 		return r.giveUp(ctx, s, request.Failure{Class: request.Internal, Message: "the API server took hostUsers out of the builder's pod, " +
@@ -295,7 +295,12 @@ func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.createSupplies(ctx, s.job, objects); err != nil {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.createSupplies(groupCtx, s.job, objects) })
+	group.Go(func() error {
+		return r.writeStatus(groupCtx, s, *r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}))
+	})
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	before := s.job.DeepCopy()
@@ -303,7 +308,7 @@ func (r *buildReconciler) resume(ctx context.Context, s *buildScope, next *step)
 	if err := r.client.Patch(ctx, s.job, client.MergeFrom(before)); err != nil {
 		return nil, fmt.Errorf("resume Job %s: %w", s.job.Name, err)
 	}
-	return r.statusWith(s, state{phase: mcfgv1.MachineOSBuildPrepared}), nil
+	return nil, nil
 }
 
 // giveUp ends a build whose Job has not been let go.
@@ -321,9 +326,12 @@ func (r *buildReconciler) clean(ctx context.Context, s *buildScope) error {
 	for _, name := range credentialNames(s.build.Name) {
 		group.Go(func() error { return r.deleteCredentials(groupCtx, s, name) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
+	group.Go(func() error { return r.limitJob(groupCtx, s) })
+	return group.Wait()
+}
+
+// limitJob sees that the Job of a build that ended goes.
+func (r *buildReconciler) limitJob(ctx context.Context, s *buildScope) error {
 	if s.job == nil || s.job.DeletionTimestamp != nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,10 @@ func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		return resultFor(err)
 	}
 	chosen := decide(scope)
-	actError := r.act(ctx, scope, &chosen)
+	isMade, actError := r.act(ctx, scope, &chosen)
+	if isMade {
+		return resultFor(actError) // the event of the new build brings what comes after it
+	}
 	check, err := r.checkImage(ctx, scope, chosen)
 	if err != nil {
 		return resultFor(err)
@@ -85,36 +89,48 @@ func (r *configReconciler) again(chosen plan, check pullCheck) ctrl.Result {
 	return result
 }
 
-// act brings the objects to the plan. Everything is written in an order in
+// act brings the objects to the plan; isMade says that a build is new, and that what
+// comes after it is left to the next pass. Everything is written in an order in
 // which a crash in between loses nothing: what was asked for is counted first,
 // then built, and only then is the request removed.
-func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) error {
-	if err := r.record(ctx, s, chosen); err != nil {
-		return err
-	}
-	if chosen.blueprint == nil {
-		return nil
+func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) (isMade bool, err error) {
+	if err := r.record(ctx, s, chosen); err != nil || chosen.blueprint == nil {
+		return false, err
 	}
 	if chosen.build == nil {
-		build := newBuild(s, chosen)
-		if err := r.client.Create(ctx, build); err != nil {
-			if apierrors.IsAlreadyExists(err) {
-				// It is new and not in the cache yet, or it belonged to a deleted
-				// MachineOSConfig of the same name and is about to go.
-				return errLeftover
-			}
-			return fmt.Errorf("create MachineOSBuild %s: %w", build.Name, err)
-		}
-		r.events.buildChosen(s.config, build, chosen.why)
-		chosen.build = build
+		return true, r.announce(ctx, s, *chosen)
 	}
 	if err := r.adopt(ctx, s.config, chosen.build); err != nil {
-		return err
+		return false, err
 	}
 	if err := r.supersede(ctx, s, chosen.build.Name); err != nil {
-		return err
+		return false, err
 	}
-	return r.removeRequests(ctx, s.config, chosen)
+	return false, r.removeRequests(ctx, s.config, chosen)
+}
+
+// announce creates the build and says so in the status, side by side: neither
+// needs the other.
+func (r *configReconciler) announce(ctx context.Context, s *scope, chosen plan) error {
+	build := newBuild(s, &chosen)
+	chosen.build = build.DeepCopy()
+	var group errgroup.Group
+	group.Go(func() error { return r.create(ctx, s, build, chosen.why) })
+	group.Go(func() error { return r.publish(ctx, s, chosen, pullCheck{}) })
+	return group.Wait()
+}
+
+func (r *configReconciler) create(ctx context.Context, s *scope, build *mcfgv1.MachineOSBuild, why []change) error {
+	if err := r.client.Create(ctx, build); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			// It is new and not in the cache yet, or it belonged to a deleted
+			// MachineOSConfig of the same name and is about to go.
+			return errLeftover
+		}
+		return fmt.Errorf("create MachineOSBuild %s: %w", build.Name, err)
+	}
+	r.events.buildChosen(s.config, build, why)
+	return nil
 }
 
 // adopt takes a build that a former MachineOSConfig left to the rollout.

@@ -32,6 +32,7 @@ import (
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
 	imagemodev1alpha1 "github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/optional"
+	"github.com/imagemode/imagemode/controllers/readback"
 	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
@@ -149,13 +150,14 @@ func Add(mgr ctrl.Manager, options Options) error {
 func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {
 	events := reporter{mgr.GetEventRecorder("imagemode-machineosbuild")}
 	rivals := rivals.NewWatch(mgr.GetAPIReader(), options.Namespace, clock.RealClock{})
-	gatherer := gatherer{reader: mgr.GetClient(), platform: platform, rivals: rivals, options: options, now: time.Now}
+	cached := readback.New(mgr.GetClient())
+	gatherer := gatherer{reader: cached, platform: platform, rivals: rivals, options: options, now: time.Now}
 	configs := &configReconciler{
-		client: mgr.GetClient(), gatherer: gatherer, events: events, options: options, now: time.Now,
+		client: cached, gatherer: gatherer, events: events, options: options, now: time.Now,
 		watch: &imageWatch{images: options.Images, now: time.Now},
 	}
 	builds := &buildReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), gatherer: gatherer, events: events,
+		client: cached, live: mgr.GetAPIReader(), gatherer: gatherer, events: events,
 		images: options.Images, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds), options: options, now: time.Now,
 	}
 	return configs, builds
@@ -356,11 +358,11 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// resultFor turns an error into what happens next: a conflict, or an object of
-// the same name, is a quiet second try; everything else is retried with
-// backoff, and logged.
+// resultFor turns an error into what happens next: a conflict, an object of the
+// same name, or a cache that is late is a quiet second try; everything else is
+// retried with backoff, and logged.
 func resultFor(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || errors.Is(err, errLeftover) {
+	if apierrors.IsConflict(err) || errors.Is(err, errLeftover) || errors.Is(err, readback.ErrLate) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
 	return ctrl.Result{}, err

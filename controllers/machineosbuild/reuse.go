@@ -87,7 +87,7 @@ func (r *buildReconciler) reuse(ctx context.Context, s *buildScope, next *step) 
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("an image of the same inputs cannot be tagged, building it", "tag", s.existing.tag, "error", err.Error())
-		return r.start(ctx, s, next)
+		return nil, r.start(ctx, s, next)
 	}
 	return r.statusWith(s, *next.state), nil
 }

@@ -112,7 +112,14 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 				})
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-				return w.write(func() error { return c.Patch(ctx, object, patch, options...) })
+				return w.write(func() error {
+					err := c.Patch(ctx, object, patch, options...)
+					if patch.Type() == types.JSONPatchType && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil {
+						// As the API server answers where a test of the patch fails.
+						return apierrors.NewInvalid(object.GetObjectKind().GroupVersionKind().GroupKind(), object.GetName(), nil)
+					}
+					return err
+				})
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				return w.write(func() error {
