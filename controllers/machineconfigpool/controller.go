@@ -79,7 +79,9 @@ func Add(mgr ctrl.Manager, options Options) error {
 		options.Clock = clock.RealClock{}
 	}
 	rivals := rivals.NewWatch(mgr.GetAPIReader(), options.Namespace, options.Clock)
+	claims := &claimBook{}
 	pools := &poolReconciler{
+		claims:  claims,
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder("imagemode-machineconfigpool"),
 		options: options,
@@ -91,7 +93,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("add controller machineconfigpool: %w", err)
 	}
 	if !options.Off.Membership {
-		nodes := &nodeReconciler{client: mgr.GetClient()}
+		nodes := &nodeReconciler{client: mgr.GetClient(), claims: claims}
 		if err := nodes.add(mgr); err != nil {
 			return fmt.Errorf("add controller node-membership: %w", err)
 		}
@@ -115,6 +117,7 @@ type poolReconciler struct {
 	events  events.EventRecorder
 	options Options
 	rivals  *rivals.Watch
+	claims  *claimBook
 	settler *settler
 	// writes are those of the status of each pool, renders what is known of each.
 	writes  pacer

@@ -3,11 +3,13 @@ package machineconfigpool
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 )
@@ -38,18 +40,63 @@ type claims []claim
 func claimsOf(pools []mcfgv1.MachineConfigPool) claims {
 	var answer claims
 	for i := range pools {
-		pool := &pools[i]
-		if pool.DeletionTimestamp != nil {
-			continue
+		if claim, isOne := claimOf(&pools[i]); isOne {
+			answer = append(answer, claim)
 		}
-		selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
-		if err != nil || selector.Empty() {
-			continue
-		}
-		answer = append(answer, claim{pool: pool.Name, role: roleOf(pool), selector: selector})
 	}
 	slices.SortFunc(answer, func(a, b claim) int { return strings.Compare(a.pool, b.pool) })
 	return answer
+}
+
+// claimOf is what one pool claims, if it does.
+func claimOf(pool *mcfgv1.MachineConfigPool) (claim, bool) {
+	if pool.DeletionTimestamp != nil {
+		return claim{}, false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
+	if err != nil || selector.Empty() {
+		return claim{}, false
+	}
+	return claim{pool: pool.Name, role: roleOf(pool), selector: selector}, true
+}
+
+// claimBook remembers the claims of the pools that it was asked about last: each
+// event of a node asks for those of hundreds, and a selector is seldom another. It
+// is safe for concurrent use.
+type claimBook struct {
+	mutex sync.Mutex
+	// known are the versions of the pools, by name, that all was made of.
+	known map[string]selectionVersion
+	all   claims
+}
+
+// of is claimsOf. The answer is shared, and must not be changed.
+func (b *claimBook) of(pools []mcfgv1.MachineConfigPool) claims {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	isSame := len(pools) == len(b.known)
+	for i := 0; isSame && i < len(pools); i++ {
+		isSame = b.known[pools[i].Name] == versionOf(&pools[i])
+	}
+	if isSame {
+		return b.all
+	}
+	b.known, b.all = make(map[string]selectionVersion, len(pools)), claimsOf(pools)
+	for i := range pools {
+		b.known[pools[i].Name] = versionOf(&pools[i])
+	}
+	return b.all
+}
+
+// selectionVersion changes with a pool's spec and its deletion, not with its status.
+type selectionVersion struct {
+	uid        types.UID
+	generation int64
+	isGoing    bool
+}
+
+func versionOf(pool *mcfgv1.MachineConfigPool) selectionVersion {
+	return selectionVersion{pool.UID, pool.Generation, pool.DeletionTimestamp != nil}
 }
 
 // poolOf says which pool a node with these labels belongs to: the custom pool

@@ -2,12 +2,14 @@ package machineconfigpool
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/test/builders"
@@ -132,5 +134,36 @@ func TestMembersOfPool(t *testing.T) {
 				t.Errorf("contests: %s", diff)
 			}
 		})
+	}
+}
+
+func TestRememberedClaimsFollowThePools(t *testing.T) {
+	node := labels.Set{"a": "1"}
+	pool := func(name string, generation int64, key string) mcfgv1.MachineConfigPool {
+		made := *builders.MachineConfigPool(name)
+		made.UID, made.Generation = types.UID(name), generation
+		made.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: "1"}}
+		return made
+	}
+	gone := pool("one", 3, "a")
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	anew := pool("one", 1, "a")
+	anew.UID = "another"
+	var book claimBook
+	for _, look := range []struct {
+		what  string
+		pools []mcfgv1.MachineConfigPool
+		want  string
+	}{
+		{"at first", []mcfgv1.MachineConfigPool{pool("one", 1, "a"), pool("two", 1, "b")}, "one"},
+		{"in another order", []mcfgv1.MachineConfigPool{pool("two", 1, "b"), pool("one", 1, "a")}, "one"},
+		{"with other selectors", []mcfgv1.MachineConfigPool{pool("one", 2, "b"), pool("two", 2, "a")}, "two"},
+		{"without one", []mcfgv1.MachineConfigPool{pool("one", 2, "b")}, ""},
+		{"one that goes", []mcfgv1.MachineConfigPool{gone}, ""},
+		{"one that was made anew", []mcfgv1.MachineConfigPool{anew}, "one"},
+	} {
+		if got := book.of(look.pools).poolOf(node).pool; got != look.want {
+			t.Errorf("%s: the node belongs to %q, want %q", look.what, got, look.want)
+		}
 	}
 }

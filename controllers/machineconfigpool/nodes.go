@@ -22,6 +22,7 @@ import (
 // nodeReconciler writes the answer of membership to the label of each Node.
 type nodeReconciler struct {
 	client client.Client
+	claims *claimBook
 }
 
 func (r *nodeReconciler) add(mgr ctrl.Manager) error {
@@ -72,7 +73,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if err := r.client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list MachineConfigPools: %w", err)
 	}
-	answer := claimsOf(pools.Items).poolOf(node.Labels)
+	answer := r.claims.of(pools.Items).poolOf(node.Labels)
 	if len(answer.contested) > 0 {
 		// Both pools say so in their status; the node stays where it is.
 		return reconcile.Result{}, nil

@@ -75,14 +75,14 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	if err != nil {
 		return nil, err
 	}
-	s.members, s.contests = claimsOf(pools.Items).membersOf(name, nodes)
+	s.members, s.contests = r.claims.of(pools.Items).membersOf(name, nodes)
 	return s, r.gatherTarget(ctx, s)
 }
 
 // candidates are the nodes that a pool selects, or that have its label.
 func (r *poolReconciler) candidates(ctx context.Context, pool *mcfgv1.MachineConfigPool) ([]corev1.Node, error) {
 	selectors := []labels.Selector{labels.SelectorFromSet(nodesOf(pool.Name).MatchLabels)}
-	for _, claim := range claimsOf([]mcfgv1.MachineConfigPool{*pool}) {
+	if claim, isOne := claimOf(pool); isOne {
 		selectors = append(selectors, claim.selector)
 	}
 	var found []corev1.Node

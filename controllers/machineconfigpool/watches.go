@@ -93,11 +93,11 @@ func poolsOfConfig(_ context.Context, _ *poolReconciler, changed client.Object, 
 }
 
 // poolsOfNode: the pool in a node's label and every pool that selects it.
-func poolsOfNode(_ context.Context, _ *poolReconciler, changed client.Object, pools []mcfgv1.MachineConfigPool) []string {
+func poolsOfNode(_ context.Context, r *poolReconciler, changed client.Object, pools []mcfgv1.MachineConfigPool) []string {
 	names := namesWhere(pools, func(pool *mcfgv1.MachineConfigPool) bool {
 		return changed.GetLabels()[machineconfiguration.LabelNodePool] == machineconfiguration.PoolLabelValue(pool.Name)
 	})
-	for _, claim := range claimsOf(pools) {
+	for _, claim := range r.claims.of(pools) {
 		if claim.selector.Matches(labels.Set(changed.GetLabels())) && !slices.Contains(names, claim.pool) {
 			names = append(names, claim.pool)
 		}
