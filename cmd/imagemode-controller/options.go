@@ -120,7 +120,7 @@ func (o *Options) addFlags(command *cobra.Command) {
 		"host[:port]/path, without a tag: pools without a MachineOSConfig get one that pushes there, until a user writes their own; empty: they get none")
 	flags.StringVar(&o.DefaultBuild.PushSecret, "default-push-secret", "", "Secret to push to --default-push-repository with")
 	flags.StringVar(&o.DefaultBuild.BasePullSecret, "default-base-pull-secret", "", "Secret to pull base images with, for pools without a MachineOSConfig")
-	flags.IntVar(&o.Workers, "build-workers", 4, "MachineOSConfigs, and MachineOSBuilds, that are worked on at the same time")
+	flags.IntVar(&o.Workers, "build-workers", 2, "MachineOSConfigs, and MachineOSBuilds, that are worked on at the same time")
 	flags.StringVar(&o.NodePullSecret, "node-pull-secret", "", "Secret that nodes pull images with, if they do not have the credentials themselves")
 	flags.StringVar(&o.GlobalPullSecret, "global-pull-secret", "global-pull-secret-copy", "Secret with the cluster's own pull credentials, where there is one; where there is openshift-config/pull-secret and no Secret of this name, a copy of it is made")
 	flags.StringVar(&o.DefaultStream, "default-stream", "", "OS stream of a cluster that has not chosen one")

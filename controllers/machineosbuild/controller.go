@@ -51,10 +51,11 @@ const (
 	// conflictDelay is how long a write that met another writer, or an object
 	// that is not in the cache yet, waits before it starts over.
 	conflictDelay = 200 * time.Millisecond
-	// defaultWorkers reconcile at the same time, of each kind: enough that a
-	// registry which does not answer, up to readTimeout, holds up no other, and few
-	// enough that they do not get into each other's way (make bench-controllers).
-	defaultWorkers = 4
+	// defaultWorkers reconcile at the same time, of each kind: one more than wait, up
+	// to readTimeout, for a registry that does not answer, and few enough that they do
+	// not get into each other's way: with four, hundreds of builds at once take longer,
+	// and each reconcile twice as long (make bench-controllers).
+	defaultWorkers = 2
 )
 
 // DefaultHistory is how many builds are kept besides those in use.
@@ -93,7 +94,7 @@ type Options struct {
 	Architecture string
 	// BuildsOnly: something else takes nodes to the images.
 	BuildsOnly bool
-	// Workers reconcile at the same time, of each kind. Zero: four.
+	// Workers reconcile at the same time, of each kind. Zero: two.
 	Workers int
 	// Images asks registries. Nil: the real ones.
 	Images Images

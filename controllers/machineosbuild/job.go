@@ -116,11 +116,16 @@ func builderPod(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvV
 	}
 	if work.runsPrograms {
 		pod.InitContainers = []corev1.Container{copyCredentials(options)}
+		pod.Volumes = append(pod.Volumes, repositoryVolumes(build)...)
+		pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, repositoryMounts...)
 	} else {
 		mountCredentials(&pod.Containers[0])
 	}
 	return pod
 }
+
+// runsPrograms says what a Job's pods were made for.
+func runsPrograms(job *batchv1.Job) bool { return len(job.Spec.Template.Spec.InitContainers) > 0 }
 
 // mountCredentials gives the builder the Secrets themselves: there is no program
 // to hide them from, and a container less is a second less.
@@ -174,11 +179,15 @@ func buildImage(work workload, proxy []corev1.EnvVar, options Options) corev1.Co
 			{Name: "request", MountPath: path.Join(inputsDirectory, request.FileRequest), SubPath: request.FileRequest, ReadOnly: true},
 			{Name: "trust", MountPath: path.Join(inputsDirectory, path.Dir(request.FileTrustBundle)), ReadOnly: true},
 			{Name: "storage", MountPath: storageDirectory},
-			{Name: "yum-repos", MountPath: path.Join(inputsDirectory, request.DirYumRepos), ReadOnly: true},
-			{Name: "gpg-keys", MountPath: path.Join(inputsDirectory, request.DirGPGKeys), ReadOnly: true},
-			{Name: "entitlement", MountPath: path.Join(inputsDirectory, request.DirEntitlement), ReadOnly: true},
 		},
 	}
+}
+
+// repositoryMounts are for programs that install packages.
+var repositoryMounts = []corev1.VolumeMount{
+	{Name: "yum-repos", MountPath: path.Join(inputsDirectory, request.DirYumRepos), ReadOnly: true},
+	{Name: "gpg-keys", MountPath: path.Join(inputsDirectory, request.DirGPGKeys), ReadOnly: true},
+	{Name: "entitlement", MountPath: path.Join(inputsDirectory, request.DirEntitlement), ReadOnly: true},
 }
 
 // builderVolumes give the builder the layout that it expects of its directory.
@@ -204,6 +213,13 @@ func builderVolumes(build *mcfgv1.MachineOSBuild) []corev1.Volume {
 		{Name: "request", VolumeSource: corev1.VolumeSource{ConfigMap: asked}},
 		{Name: "trust", VolumeSource: corev1.VolumeSource{ConfigMap: trust}},
 		{Name: "storage", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+}
+
+// repositoryVolumes are what repositoryMounts mounts. Each volume is something that
+// a kubelet looks for before it starts the pod.
+func repositoryVolumes(build *mcfgv1.MachineOSBuild) []corev1.Volume {
+	return []corev1.Volume{
 		{Name: "yum-repos", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: yumReposName(build.Name)}, Optional: ptr.To(true),
 		}}},

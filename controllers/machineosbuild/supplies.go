@@ -85,7 +85,10 @@ func supplies(build *mcfgv1.MachineOSBuild, job *batchv1.Job, owner *scope, pack
 		trust := &corev1.ConfigMap{Data: map[string]string{keys.KeyTrustBundle: owner.site.trustBundle}}
 		objects = append(objects, supply(trust, trustBundleName(build.Name), build, job))
 	}
-	return append(objects, repositorySupplies(build, job, &owner.repositories)...), nil
+	if runsPrograms(job) {
+		objects = append(objects, repositorySupplies(build, job, &owner.repositories)...)
+	}
+	return objects, nil
 }
 
 // repositorySupplies are copies of what the package manager gets: the build goes
