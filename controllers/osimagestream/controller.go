@@ -169,7 +169,7 @@ func (r *reconciler) act(ctx context.Context, s *scope) (outcome, error) {
 func (r *reconciler) nextLook(outcome outcome) time.Duration {
 	if outcome.isComplete() {
 		r.retry = 0
-		if len(outcome.Problems) > 0 {
+		if len(outcome.Problems) > 0 || outcome.hasMissingImages {
 			return lastRetry
 		}
 		return 0
@@ -190,6 +190,8 @@ type outcome struct {
 	overrides map[string]streams.Override
 	// hasUnknownTraits: images could not be asked what they can do.
 	hasUnknownTraits bool
+	// hasMissingImages: a MachineConfig names an image that does not exist.
+	hasMissingImages bool
 }
 
 func (o outcome) isComplete() bool { return !o.gaps.IsPartial() && !o.hasUnknownTraits }

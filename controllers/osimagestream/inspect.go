@@ -61,6 +61,12 @@ func (e *PermanentError) Error() string {
 }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
+// Remedy says for the user what is wrong and what to do. It stays the same as long
+// as the reason does.
+func (e *PermanentError) Remedy() string {
+	return fmt.Sprintf("image %s cannot be read: %s", e.Image, remedy(e))
+}
+
 // typed makes a *TransientError or a *PermanentError of err.
 func typed(image string, err error) error {
 	isTimeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -128,53 +128,23 @@ func TestAttemptsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestTheCacheKeepsWhatWasUsedLast(t *testing.T) {
-	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cache := newImageCache(func() time.Time { clock = clock.Add(time.Second); return clock })
-	images := numbered(maxCacheEntries + 5)
-	for _, image := range images {
-		cache.putLabels(image, map[string]string{streams.LabelStream: "a"})
-	}
-	cache.labels(images[0])
-	data := cache.encode()
-	if len(data) != maxCacheEntries {
-		t.Fatalf("%d entries", len(data))
-	}
-	other := newImageCache(time.Now)
-	other.load(data)
-	for i, wanted := range map[int]bool{0: true, 1: false, 5: false, 6: true} {
-		if _, found := other.labels(images[i]); found != wanted {
-			t.Errorf("image %d: kept %t", i, found)
-		}
-	}
-	if !isKept(data, other.encode()) || isKept(data, nil) {
-		t.Error("a use alone is a reason to write, or a loss is none")
-	}
-}
-
-func TestTheCacheTakesNoTagsAndNoNonsense(t *testing.T) {
-	cache := newImageCache(time.Now)
-	cache.putLabels("registry.example.com/os:1", map[string]string{"a": "b"})
-	cache.load(map[string]string{"sha256-1": "{", "sha256-2": `{"labels":{"a":"b"},"hasLabels":true}`})
-	if _, found := cache.labels("registry.example.com/os:1"); found {
-		t.Error("a tag was kept")
-	}
-	if len(cache.encode()) != 1 {
-		t.Errorf("entries %v", cache.encode())
-	}
-}
-
 func TestOnlyLabelsOfStreamsAreKept(t *testing.T) {
 	server := registrytest.New(t)
 	image := server.Push(t, "os", registrytest.ImageSpec{Labels: map[string]string{
 		streams.LabelStream: "a", "vendor": "x", streams.LabelRuntimes: strings.Repeat("r", maxLabel+1),
 	}})
+	long := server.Push(t, "os", registrytest.ImageSpec{Labels: map[string]string{streams.LabelStream: strings.Repeat("s", 5000)}})
 	got, err := registryImages{registry.Access{AuthFile: server.NoAuth, TrustBundle: server.CAFile}}.Labels(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{streams.LabelStream: "a"}, got); diff != "" {
 		t.Error(diff)
+	}
+	// A name that is too long is kept as far as it shows what is wrong.
+	got, err = registryImages{registry.Access{AuthFile: server.NoAuth, TrustBundle: server.CAFile}}.Labels(t.Context(), long)
+	if name := got[streams.LabelStream]; err != nil || len(name) > maxLabel || !strings.HasPrefix(name, "sss") {
+		t.Errorf("label %q, error %v", name, err)
 	}
 }
 

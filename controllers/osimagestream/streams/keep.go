@@ -14,7 +14,9 @@ type Gaps struct {
 	PayloadBroken bool
 	// Unread are images that a source names and whose labels could not be read.
 	Unread []string
-	// Named are all images that the sources name, Unread among them.
+	// Missing are images that a source names and that do not exist.
+	Missing []string
+	// Named are all images that the sources name, Unread and Missing among them.
 	Named []string
 }
 
