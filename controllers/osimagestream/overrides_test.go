@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -36,6 +37,24 @@ func TestTheImagesOfPoolsComeFirst(t *testing.T) {
 	want := []string{image("m"), image("z"), image("a"), image("old")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Images that do not answer, whatever their names, cost those before them nothing.
+func TestImagesThatHangTakeNoTimeFromThoseBefore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	needed := "registry.example.com/zzz@sha256:" + strings.Repeat("f", 64)
+	reader := &inspector{cache: newImageCache(time.Now), backoff: quick, images: reads(func(ctx context.Context, image string) (map[string]string, error) {
+		if image != needed {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return map[string]string{streams.LabelStream: "a"}, nil
+	})}
+	results := reader.labels(ctx, append([]string{needed}, numbered(20)...))
+	if result := results[needed]; result.err != nil || len(results) != 21 {
+		t.Errorf("error %v, %d answers", result.err, len(results))
 	}
 }
 

@@ -220,10 +220,10 @@ func selectorOf(pools []mcfgv1.MachineConfigPool, name string) labels.Selector {
 	return labels.Nothing()
 }
 
-// unique drops what stood before.
+// unique gives texts without those that stood before.
 func unique(texts []string) []string {
 	seen := map[string]bool{}
-	return slices.DeleteFunc(texts, func(text string) bool {
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
 		isKnown := seen[text]
 		seen[text] = true
 		return isKnown
