@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,17 +34,15 @@ import (
 const patience = time.Minute
 
 // releases stands in for the registry of release images: the version is the
-// image's name. A release "down" cannot be read now, and "none" does not exist.
-type releases struct {
-	mutex sync.Mutex
-	reads int
-}
+// image's name. A release "down" cannot be read now, "none" does not exist,
+// and the registry of "hangs" does not answer.
+type releases struct{}
 
-func (r *releases) Read(_ context.Context, image string) (*streams.Payload, error) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.reads++
+func (releases) Read(ctx context.Context, image string) (*streams.Payload, error) {
 	switch image {
+	case "hangs":
+		<-ctx.Done()
+		return nil, ctx.Err()
 	case "down":
 		return nil, errors.New("the registry is away")
 	case "none":
@@ -72,7 +69,7 @@ func start(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(mgr, Options{Payloads: &releases{}}); err != nil {
+	if err := Add(mgr, Options{Payloads: releases{}}); err != nil {
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
@@ -308,6 +305,11 @@ func TestHostedNodePools(t *testing.T) {
 		})
 		s.mustPatch("new", `{"spec":{"release":{"image":"5.0.0"}}}`)
 		s.runs("new", "rhel-10", "crun", reasonValid)
+	})
+	t.Run("a registry that hangs holds up no other node pool", func(t *testing.T) {
+		s.create(pool("hanging", "hangs", ""))
+		s.create(pool("behind", "5.0.0", ""))
+		s.runs("behind", "rhel-10", "crun", reasonValid)
 	})
 	t.Run("a Secret of somebody else stays, and that is said", func(t *testing.T) {
 		s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "clusters", Name: "taken" + secretSuffix}, StringData: map[string]string{"mine": "yes"}})
