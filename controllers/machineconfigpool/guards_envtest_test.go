@@ -83,6 +83,10 @@ func TestRuncWaitsUntilItIsKnownThatTheImageHasIt(t *testing.T) {
 		c.namesImage("50-mine", yours)
 		c.stays(before, "that is said", mcfgv1.MachineConfigPoolRenderDegraded, corev1.ConditionTrue, reasonRuntimeUnknown, "cannot be read now, and is tried again")
 		c.images.fail("")
+		metav1.SetMetaDataAnnotation(&streamsMap.ObjectMeta, "example.com/look", "now") // in place of the wait
+		if err := c.Client.Update(c.ctx, streamsMap); err != nil {
+			t.Fatal(err)
+		}
 		c.rendersOn("worker", yours)
 		c.event("OSImageURLOverridden", yours)
 		c.namesImage("50-mine", "")

@@ -128,6 +128,33 @@ func TestAttemptsEndWithTheirContext(t *testing.T) {
 	}
 }
 
+func TestAPartialResultIsLookedAtSoonAndThenLessOften(t *testing.T) {
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := &reconciler{cache: newImageCache(func() time.Time { return clock })}
+	partial := outcome{hasUnknownTraits: true}
+	var waits []time.Duration
+	for range 8 {
+		next := r.nextLook(partial)
+		clock = clock.Add(next / 2)
+		if again := r.nextLook(partial); again != next-next/2 {
+			t.Errorf("a look in between changes the next one from %v to %v", next-next/2, again)
+		}
+		clock = clock.Add(next - next/2)
+		waits = append(waits, next)
+	}
+	for i, least := range []time.Duration{10, 20, 40, 80, 160, 320, 600, 600} {
+		if least *= time.Second; waits[i] < least || waits[i] > least*12/10 {
+			t.Errorf("wait %d is %v, want %v and a fifth at most", i, waits[i], least)
+		}
+	}
+	if next := r.nextLook(outcome{}); next != 0 {
+		t.Errorf("a complete result is looked at in %v", next)
+	}
+	if next := r.nextLook(partial); next > firstRetry*12/10 {
+		t.Errorf("after a complete result the next look is in %v", next)
+	}
+}
+
 func TestOnlyLabelsOfStreamsAreKept(t *testing.T) {
 	server := registrytest.New(t)
 	image := server.Push(t, "os", registrytest.ImageSpec{Labels: map[string]string{
