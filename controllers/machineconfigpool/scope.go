@@ -31,8 +31,10 @@ type scope struct {
 	configs   []mcfgv1.MachineConfig
 	// streams is OSImageStream cluster; nil: it does not exist.
 	streams *mcfgv1.OSImageStream
-	// isUnlabelled: nobody reads the labels of OS images here.
-	isUnlabelled bool
+	// isUnlabelled: nobody reads the labels of OS images here. isWithoutStreams: OS
+	// images come from MachineConfigs alone, and what a pool says of streams is
+	// passed over.
+	isUnlabelled, isWithoutStreams bool
 	// osConfig is the pool's MachineOSConfig; nil: none.
 	osConfig *mcfgv1.MachineOSConfig
 	// builds of all pools: any of them may keep a rendered config.
@@ -72,7 +74,7 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	}
 	s := &scope{
 		pool: pool.DeepCopy(), configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items),
-		isUnlabelled: r.options.WithoutStreams || r.options.StreamsElsewhere,
+		isUnlabelled: r.options.WithoutStreams || r.options.StreamsElsewhere, isWithoutStreams: r.options.WithoutStreams,
 	}
 	if roleOf(pool) == custom {
 		s.inherited = findPool(pools.Items, workerPool)
@@ -219,7 +221,11 @@ func (s *scope) renderWith(memory *memo) (*rendered, error) {
 
 func (s *scope) renderSources(sources []*mcfgv1.MachineConfig) (*rendered, error) {
 	stream, streamErr := s.resolveStream()
-	images, err := chooseImages(sources, s.pool.Spec.OSImageStream.Name, stream, streamErr)
+	explicit := s.pool.Spec.OSImageStream.Name
+	if s.isWithoutStreams {
+		explicit = ""
+	}
+	images, err := chooseImages(sources, explicit, stream, streamErr)
 	if err != nil {
 		return nil, err
 	}
