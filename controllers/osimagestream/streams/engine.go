@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type settings struct {
 	handler string
 	// programs are what handlers run, by the handler's name, where that is said.
 	programs map[string]string
+	// imports are patterns of more files to read.
+	imports []string
 }
 
 var (
@@ -38,42 +41,57 @@ var (
 // the program of the default handler where a file names it, else the handler's
 // name, which by custom is the runtime's.
 func (e engine) choice(config types.Config) (RuntimeChoice, error) {
+	files := append(slices.Clone(config.Storage.Files), linked(config)...)
 	merged := settings{programs: map[string]string{}}
 	by := ""
-	for _, file := range e.files(config) {
+	take := func(file types.File) error {
 		text, err := textOf(file)
-		if err != nil {
-			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
+		var said settings
+		if err == nil {
+			said, err = e.read(string(text))
 		}
-		said, err := e.read(string(text))
 		if err != nil {
-			return RuntimeChoice{}, fmt.Errorf("file %s: %w", file.Path, err)
+			return fmt.Errorf("file %s: %w", file.Path, err)
 		}
 		if said.handler != "" {
 			merged.handler, by = said.handler, "file "+file.Path
 		}
-		for handler, program := range said.programs {
-			if program != "" {
-				merged.programs[handler] = path.Base(program)
+		maps.Copy(merged.programs, said.programs)
+		merged.imports = append(merged.imports, said.imports...)
+		return nil
+	}
+	for _, file := range files {
+		if file.Path == e.main {
+			if err := take(file); err != nil {
+				return RuntimeChoice{}, err
 			}
+		}
+	}
+	for _, file := range e.dropInsOf(files, merged.imports) {
+		if err := take(file); err != nil {
+			return RuntimeChoice{}, err
 		}
 	}
 	choice := RuntimeChoice{Runtime: merged.handler, By: by}
 	if program := merged.programs[merged.handler]; program != "" {
-		choice.Runtime = program
+		choice.Runtime = path.Base(program)
 	}
 	return choice, nil
 }
 
-// files are the engine's in the order it reads them, those among them that a link
-// stands for.
-func (e engine) files(config types.Config) []types.File {
-	var mains, dropIns []types.File
-	for _, file := range append(slices.Clone(config.Storage.Files), linked(config)...) {
-		switch {
-		case file.Path == e.main:
-			mains = append(mains, file)
-		case strings.HasPrefix(file.Path, e.dropIns+"/"):
+// dropInsOf are the files that are read after the main one, in their order: those of
+// the directory, and those that the main file imports.
+func (e engine) dropInsOf(files []types.File, imports []string) []types.File {
+	var dropIns []types.File
+	for _, file := range files {
+		isImported := slices.ContainsFunc(imports, func(pattern string) bool {
+			if !path.IsAbs(pattern) {
+				pattern = path.Join(path.Dir(e.main), pattern)
+			}
+			matches, err := path.Match(pattern, file.Path)
+			return err == nil && matches
+		})
+		if file.Path != e.main && (isImported || strings.HasPrefix(file.Path, e.dropIns+"/")) {
 			dropIns = append(dropIns, file)
 		}
 	}
@@ -81,7 +99,7 @@ func (e engine) files(config types.Config) []types.File {
 		// Names are sorted within each directory.
 		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
 	})
-	return append(mains, dropIns...)
+	return dropIns
 }
 
 // maxLinks bounds how far links lead to links.
@@ -134,7 +152,9 @@ func readCRIO(text string) (settings, error) {
 	}
 	said := settings{handler: config.CRIO.Runtime.DefaultRuntime, programs: map[string]string{}}
 	for handler, runtime := range config.CRIO.Runtime.Runtimes {
-		said.programs[handler] = runtime.Path
+		if runtime.Path != "" {
+			said.programs[handler] = runtime.Path
+		}
 	}
 	return said, nil
 }
@@ -145,6 +165,7 @@ var containerdPlugins = []string{"io.containerd.grpc.v1.cri", "io.containerd.cri
 
 func readContainerd(text string) (settings, error) {
 	var config struct {
+		Imports []string `toml:"imports"`
 		Plugins map[string]struct {
 			Containerd struct {
 				Default  string `toml:"default_runtime_name"`
@@ -159,14 +180,16 @@ func readContainerd(text string) (settings, error) {
 	if _, err := toml.Decode(text, &config); err != nil {
 		return settings{}, fmt.Errorf("it is not TOML as containerd reads it: %s", oneLine(err))
 	}
-	said := settings{programs: map[string]string{}}
+	said := settings{programs: map[string]string{}, imports: config.Imports}
 	for _, plugin := range containerdPlugins {
 		of := config.Plugins[plugin].Containerd
 		if of.Default != "" {
 			said.handler = of.Default
 		}
 		for handler, runtime := range of.Runtimes {
-			said.programs[handler] = runtime.Options.BinaryName
+			if runtime.Options.BinaryName != "" {
+				said.programs[handler] = runtime.Options.BinaryName
+			}
 		}
 	}
 	return said, nil
