@@ -182,7 +182,7 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, 
 	if errors.Join(failures...) == nil {
 		// Only once the pool says which config it wants is it known whose image
 		// that is.
-		failures = append(failures, r.handOff(ctx, scope, target, wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
+		failures = append(failures, r.handOff(ctx, scope, scope.offered(target, renderErr), wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
 	observed := scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))
 	observed.isRenderedElsewhere = r.options.Off.Render

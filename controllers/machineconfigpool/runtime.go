@@ -12,6 +12,28 @@ type waitError struct{ message string }
 
 func (e *waitError) Error() string { return e.message }
 
+// refusedError is why a config that could be rendered is not taken.
+type refusedError struct {
+	// config is the name that it would have.
+	config string
+	// err is a *waitError or a *renderError.
+	err error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// offered is what may be handed off. A config that is refused and that the pool has
+// nevertheless, because it was rendered before there was a reason to refuse it, gets no
+// new image to the nodes.
+func (s *scope) offered(target target, renderErr error) target {
+	var refused *refusedError
+	if errors.As(renderErr, &refused) && refused.config == s.pool.Spec.Configuration.Name {
+		return targetOfNone
+	}
+	return target
+}
+
 // checkRuntime refuses a rendered config that makes a container runtime the
 // default one which its OS image lacks: no pod would start on its nodes. Nothing
 // is rendered before it is known what the image has; where its labels cannot be
@@ -24,10 +46,10 @@ func (s *scope) checkRuntime(wanted *rendered) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &unknown) && unknown.Why == "":
-		return &waitError{message: err.Error()}
+		return &refusedError{wanted.name, &waitError{message: err.Error()}}
 	case errors.As(err, &unknown):
-		return &renderError{reason: reasonRuntimeUnknown, message: err.Error()}
+		return &refusedError{wanted.name, &renderError{reason: reasonRuntimeUnknown, message: err.Error()}}
 	default:
-		return &renderError{reason: reasonRuntimeMissing, message: err.Error()}
+		return &refusedError{wanted.name, &renderError{reason: reasonRuntimeMissing, message: err.Error()}}
 	}
 }

@@ -78,6 +78,27 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 	}
 }
 
+// A config that is refused although the pool has it brings the nodes no new image;
+// another one that is refused keeps nothing from them.
+func TestARefusedConfigIsNotHandedOff(t *testing.T) {
+	w := aWorld()
+	s := &scope{pool: w.pool, osConfig: w.osConfig, builds: w.builds, rollout: w.rollout}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nothing is refused":                 {nil, image2},
+		"the pool's own config is":           {&refusedError{config2, &renderError{reason: reasonRuntimeMissing}}, ""},
+		"it waits for labels":                {&refusedError{config2, &waitError{}}, ""},
+		"the next one is":                    {&refusedError{"rendered-worker-3", &renderError{reason: reasonRuntimeMissing}}, image2},
+		"the next one could not be rendered": {&renderError{reason: reasonInvalidConfig}, image2},
+	} {
+		if got := s.offered(s.target(), tc.err).image(); got != tc.want {
+			t.Errorf("%s: %q is handed off, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // A pool whose next config waits for the labels of an image is not degraded, and
 // says what it waits for.
 func TestAPoolThatAwaitsLabelsSaysSo(t *testing.T) {
