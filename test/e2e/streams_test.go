@@ -173,13 +173,27 @@ func (s *streamTest) testSwitchBack(t *testing.T) {
 }
 
 // testJoin: the image of the node's former pool has the same inputs, and is another
-// build in another repository.
+// build in another repository. The two differ by the times in what their programs
+// wrote, unless both ran in the same second: then the node has the image already.
 func (s *streamTest) testJoin(t *testing.T) {
 	ctx := inTime(t)
 	before := s.told.Workers.Reboots()
+	want := map[string]int{s.pinned: 1}
+	if s.digest(t, pinnedPool) == s.digest(t, story.Pool) {
+		want = nil
+	}
 	must(t, s.told.MoveNode(ctx, s.pinned, pinnedPool, false))
 	must(t, s.told.PoolRuns(ctx, story.Pool, 2, older, s.image(older)))
-	s.checkReboots(t, before, map[string]int{s.pinned: 1})
+	s.checkReboots(t, before, want)
+}
+
+// digest of the image that a pool has on the older stream.
+func (s *streamTest) digest(t *testing.T, pool string) string {
+	t.Helper()
+	build, err := s.told.PoolBuild(inTime(t), pool, s.image(older))
+	must(t, err)
+	_, digest, _ := strings.Cut(string(build.Status.DigestedImagePushSpec), "@")
+	return digest
 }
 
 // testTogether changes what the newer stream is, by a payload, whose images are
