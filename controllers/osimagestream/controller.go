@@ -146,7 +146,7 @@ func (r *reconciler) act(ctx context.Context, s *scope) (outcome, error) {
 	}
 	defer cleanUp()
 	r.loadCache(s)
-	reader := &inspector{images: r.options.Images(access), cache: r.cache, backoff: r.options.Backoff}
+	reader := newInspector(r.options.Images(access), r.cache, r.options.Backoff)
 	found := r.discover(ctx, s, reader)
 	if len(found.sources) == 0 && s.existing == nil {
 		r.reportAbsence.Do(func() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
@@ -31,24 +32,43 @@ const (
 	sourceAtHand  = "ControllerConfig and payload ImageStream"
 )
 
-// discover reads the sources in their order of precedence: the pair of the
-// command line, that of ConfigMap machine-config-osimageurl, ConfigMap
-// imagemode-streams, the release payload. With an external control plane it
-// opens no connection.
+// discover reads the sources, side by side, so that one whose registry hangs takes
+// no time from the others. Their order of precedence is: the pair of the command
+// line, that of ConfigMap machine-config-osimageurl, ConfigMap imagemode-streams,
+// the release payload. With an external control plane it opens no connection.
 func (r *reconciler) discover(ctx context.Context, s *scope, reader *inspector) discovery {
-	var d discovery
+	var atHand discovery
 	if s.platform.isExternal {
-		d.addAtHand(s, r.options.Pair)
-		d.addConfigMap(s)
-		return d
+		atHand.addAtHand(s, r.options.Pair)
+		atHand.addConfigMap(s)
+		return atHand
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	r.addOptions(ctx, &d, reader)
-	r.addOSImageURL(ctx, s, &d, reader)
-	d.addConfigMap(s)
-	r.addPayload(ctx, s, &d, reader)
+	var options, pair, payload discovery
+	var group errgroup.Group
+	for _, read := range []func(){
+		func() { r.addOptions(ctx, &options, reader) },
+		func() { r.addOSImageURL(ctx, s, &pair, reader) },
+		func() { r.addPayload(ctx, s, &payload, reader) },
+	} {
+		group.Go(func() error { read(); return nil })
+	}
+	_ = group.Wait() // what went wrong is among the problems
+	atHand.addConfigMap(s)
+	d := joined(options, pair, atHand, payload)
 	d.addNext(ctx, s, reader)
+	return d
+}
+
+// joined puts one discovery behind the other.
+func joined(all ...discovery) discovery {
+	var d discovery
+	for _, each := range all {
+		d.sources = append(d.sources, each.sources...)
+		d.hasPayload = d.hasPayload || each.hasPayload
+		d.gaps = d.gaps.With(each.gaps)
+	}
 	return d
 }
 

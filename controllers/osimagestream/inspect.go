@@ -80,6 +80,27 @@ type inspector struct {
 	images  ImageReader
 	cache   *imageCache
 	backoff wait.Backoff
+	// slots bounds what is asked at once by everybody who uses the inspector; nil: by
+	// each.
+	slots chan struct{}
+}
+
+// newInspector returns one that asks for at most parallelInspections images at once.
+func newInspector(images ImageReader, cache *imageCache, backoff wait.Backoff) *inspector {
+	return &inspector{images: images, cache: cache, backoff: backoff, slots: make(chan struct{}, parallelInspections)}
+}
+
+// occupy waits for a slot, and gives what lets it go again.
+func (i *inspector) occupy(ctx context.Context) (leave func()) {
+	if i.slots == nil {
+		return func() {}
+	}
+	select {
+	case i.slots <- struct{}{}:
+		return func() { <-i.slots }
+	case <-ctx.Done():
+		return func() {}
+	}
 }
 
 // inspection is what came of one image: labels, or a *TransientError or
@@ -108,6 +129,7 @@ func (i *inspector) labels(ctx context.Context, images []string) map[string]insp
 	for _, image := range unknown {
 		group.Go(func() error {
 			labels, err := attempts(ctx, i.backoff, attemptTimeout, image, func(ctx context.Context) (map[string]string, error) {
+				defer i.occupy(ctx)()
 				return i.images.Labels(ctx, image)
 			})
 			if err == nil {
@@ -132,6 +154,7 @@ func (i *inspector) payload(ctx context.Context, image string) (*streams.Payload
 		return known, nil
 	}
 	raw, err := attempts(ctx, i.backoff, payloadTimeout, image, func(ctx context.Context) ([]byte, error) {
+		defer i.occupy(ctx)()
 		return i.images.File(ctx, image, payloadFile, streams.MaxPayloadSize)
 	})
 	if err != nil {

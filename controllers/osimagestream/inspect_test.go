@@ -43,7 +43,7 @@ func TestFiveImagesAreReadAtATime(t *testing.T) {
 	var now, most atomic.Int32
 	full := make(chan struct{})
 	var once sync.Once
-	reader := &inspector{cache: newImageCache(time.Now), backoff: quick, images: reads(func(context.Context, string) (map[string]string, error) {
+	reader := newInspector(reads(func(context.Context, string) (map[string]string, error) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -53,8 +53,12 @@ func TestFiveImagesAreReadAtATime(t *testing.T) {
 		}
 		<-full // the first ones wait until five are there
 		return nil, nil
-	})}
+	}), newImageCache(time.Now), quick)
+	// Two who ask at the same time share the five.
+	var group sync.WaitGroup
+	group.Go(func() { reader.labels(t.Context(), numbered(40)[20:]) })
 	results := reader.labels(t.Context(), append(numbered(20), numbered(20)...))
+	group.Wait()
 	if len(results) != 20 || most.Load() != parallelInspections {
 		t.Errorf("%d results, %d at a time", len(results), most.Load())
 	}

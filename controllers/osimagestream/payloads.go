@@ -57,7 +57,7 @@ func (p *Payloads) Read(ctx context.Context, image string) (*streams.Payload, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	reader := &inspector{images: p.r.options.Images(access), cache: p.r.cache, backoff: p.r.options.Backoff}
+	reader := newInspector(p.r.options.Images(access), p.r.cache, p.r.options.Backoff)
 	// What is too much is let go of.
 	defer p.r.cache.encode()
 	return reader.payload(ctx, image)

@@ -1,10 +1,12 @@
 package osimagestream
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
@@ -137,6 +139,39 @@ func TestWhenEverySourceFailsThatIsSaidAndTriedAgain(t *testing.T) {
 	w.registry.Fail(nil)
 	if object := w.mustReconcile(); len(object.Status.AvailableStreams) != 1 || object.Spec.DefaultStream != "rhel-9" {
 		t.Errorf("%+v", object)
+	}
+}
+
+// A pair whose registry hangs, for as long as may be, takes nothing from the payload.
+func TestASourceThatHangsTakesNoTimeFromOthers(t *testing.T) {
+	w := newWorld(t)
+	nine, hung := w.pushStream("rhel-9"), w.pushStream("hung")
+	w.create(clusterVersion("4.20.0", "5.0.0", w.pushRelease("5.0.0", nine)))
+	w.create(configMap(machineconfiguration.ConfigMapOSImageURL, pairOf(hung, "5.0.0")...))
+	w.options.Pair = streams.Pair{OSImage: string(hung.OSImage), ExtensionsImage: string(hung.OSExtensionsImage)}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	w.registry.Fail(func(request *http.Request) int {
+		if strings.Contains(request.URL.Path, "/os/hung") {
+			select {
+			case <-request.Context().Done():
+			case <-ctx.Done():
+			}
+		}
+		return 0
+	})
+	scope, err := w.gather(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, cleanUp, err := scope.wayIn.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cleanUp()
+	found := w.discover(ctx, scope, newInspector(w.options.Images(access), w.cache, quick))
+	if merged := streams.Merge(found.sources...); len(merged.Streams) != 1 || merged.Streams[0] != nine || len(found.gaps.Unread) != 4 {
+		t.Errorf("%+v, gaps %+v", merged, found.gaps)
 	}
 }
 

@@ -20,6 +20,14 @@ type Gaps struct {
 	Named []string
 }
 
+// With gives the gaps of two discoveries together.
+func (g Gaps) With(other Gaps) Gaps {
+	return Gaps{
+		PayloadUnread: g.PayloadUnread || other.PayloadUnread, PayloadBroken: g.PayloadBroken || other.PayloadBroken,
+		Unread: slices.Concat(g.Unread, other.Unread), Missing: slices.Concat(g.Missing, other.Missing), Named: slices.Concat(g.Named, other.Named),
+	}
+}
+
 // IsPartial reports whether anything is missing that may be there next time.
 func (g Gaps) IsPartial() bool { return g.PayloadUnread || len(g.Unread) > 0 }
 
