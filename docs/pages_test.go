@@ -14,7 +14,7 @@ var (
 	nameOfTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 	testFunc   = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 	// folderOfTest is a folder before the names of its tests.
-	folderOfTest = regexp.MustCompile("`([a-z0-9/]+)`: ")
+	folderOfTest = regexp.MustCompile("`([a-z0-9/-]+)`: ")
 )
 
 // pages are those whose tables name tests in their last column: by the beginnings
@@ -27,6 +27,11 @@ var pages = map[string]struct {
 	"builds.md": {map[string]string{
 		"What users do": "controllers/machineosbuild", "What goes wrong": "controllers/machineosbuild", "Images in the registry": "controllers/machineosbuild",
 	}, 50},
+	"streams.md": {map[string]string{
+		"Discovery and sources": "controllers/osimagestream", "Inspection and what is kept": "controllers/osimagestream",
+		"Defaults": "controllers/osimagestream/streams", "What a pool runs": "controllers/machineconfigpool", "Guards": "controllers/machineconfigpool",
+		"Control planes outside of the cluster": "controllers/osimagestream", "Hosted node pools": "controllers/nodepool", "Bad input": "controllers/osimagestream",
+	}, 80},
 }
 
 // TestThePagesNameTestsThatExist: each row has a test, and each test that is named

@@ -109,10 +109,10 @@ const (
 	// list of {source, stream, reason}.
 	AnnotationProblems = "imagemode.dev/problems"
 	// AnnotationStreamTraits tells of the streams what the status has no field
-	// for: JSON, a map from a stream's name to {runtimes, deprecated}.
+	// for: JSON, a map from a stream's name to {runtimes, deprecated, image, unread}.
 	AnnotationStreamTraits = "imagemode.dev/stream-traits"
 	// AnnotationOverrides tells what is known of the images that MachineConfigs
-	// name: JSON, a map from an image's digest to {stream, runtimes}.
+	// name: JSON, a map from an image's digest to {stream, runtimes, unread}.
 	AnnotationOverrides = "imagemode.dev/overrides"
 	// AnnotationReleasePayloadImage is the release image that the status was made
 	// from, completely; it is written after the status.

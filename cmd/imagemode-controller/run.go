@@ -71,7 +71,7 @@ func addStreams(mgr ctrl.Manager, o Options) error {
 func addPools(mgr ctrl.Manager, o Options) error {
 	options := machineconfigpool.Options{
 		Namespace: o.Namespace, NodePullSecret: o.NodePullSecret, Version: version(), Settle: machineconfigpool.DefaultSettle,
-		WithoutStreams: !o.FeatureGates.on(gateStreams),
+		WithoutStreams: !o.FeatureGates.on(gateStreams), StreamsElsewhere: !o.runs(switchStreams),
 		Off: machineconfigpool.Parts{
 			Render: !o.runs(switchRender), Status: !o.runs(switchPoolStatus), Membership: !o.runs(switchMembership),
 			MachineConfigNodes: !o.runs(switchMachineConfigNodes), NodeAnnotations: !o.runs(switchNodeAnnotations),

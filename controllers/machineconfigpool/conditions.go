@@ -75,6 +75,8 @@ func (o observation) updated(count counts) verdict {
 			o.pool.Spec.Configuration.Name, o.target.image()))
 	case !o.isRendered():
 		return isFalseBecause("RenderDegraded", "The wanted configuration could not be rendered; the nodes keep the one they have")
+	case o.isUnsettled && o.awaits != "":
+		return isFalseBecause("ConfigChanges", "The MachineConfigs or the OS image of the pool have changed; a new configuration is not rendered yet: "+o.awaits)
 	case o.isUnsettled:
 		return isFalseBecause("ConfigChanges", "The MachineConfigs or the OS image of the pool have changed; a new configuration is rendered as soon as no more changes come")
 	case o.target.phase == noOSConfig:
@@ -115,14 +117,22 @@ func (o observation) updating(count counts) verdict {
 	case o.target.phase == noOSConfig:
 		return isFalseBecause("NoMachineOSConfig", "No MachineOSConfig asks for an OS image of this pool")
 	case o.isUnsettled && o.pool.Spec.Paused:
-		return isFalseBecause("Paused", "Pool is paused; waiting for a new configuration to be rendered")
+		return isFalseBecause("Paused", "Pool is paused; waiting for a new configuration to be rendered"+o.awaited())
 	case o.isUnsettled:
-		return isTrueBecause("ConfigChanges", "Pool is waiting for a new configuration to be rendered"+o.onTheirWay())
+		return isTrueBecause("ConfigChanges", "Pool is waiting for a new configuration to be rendered"+o.awaited()+o.onTheirWay())
 	case o.pool.Spec.Paused:
 		return isFalseBecause("Paused", o.pausedMessage())
 	default:
 		return o.progress(count)
 	}
+}
+
+// awaited adds what a new configuration waits for.
+func (o observation) awaited() string {
+	if o.awaits == "" {
+		return ""
+	}
+	return ": " + o.awaits
 }
 
 // pausedMessage says, under pause, how far the image is, and which nodes still
@@ -213,6 +223,9 @@ func (o observation) renderDegraded() verdict {
 			return verdict{found.Status, found.Reason, found.Message}
 		}
 		return isFalseBecause("", "")
+	}
+	if o.renderErr == nil && o.awaits != "" {
+		return isFalseBecause("Waiting", o.awaits)
 	}
 	if o.renderErr == nil {
 		return isFalseBecause("Rendered", "")

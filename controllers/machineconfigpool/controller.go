@@ -45,6 +45,9 @@ type Options struct {
 	Settle time.Duration
 	// WithoutStreams: OS images come from MachineConfigs alone.
 	WithoutStreams bool
+	// StreamsElsewhere: something else keeps OSImageStream cluster, and says nothing
+	// of what the images can do.
+	StreamsElsewhere bool
 	// Off are the parts that something else does.
 	Off Parts
 	// Version of this program, written to rendered MachineConfigs. It is no part
@@ -168,9 +171,8 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 // wait, if it was written just before.
 func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, error) {
 	wanted, renderErr := r.wanted(scope)
-	var problem *renderError
 	if renderErr != nil {
-		if wanted = nil; !errors.As(renderErr, &problem) {
+		if wanted = nil; !isOfUser(renderErr) {
 			return 0, renderErr
 		}
 	}
@@ -186,15 +188,24 @@ func (r *poolReconciler) act(ctx context.Context, scope *scope) (time.Duration, 
 	if errors.Join(failures...) == nil {
 		// Only once the pool says which config it wants is it known whose image
 		// that is.
-		failures = append(failures, r.handOff(ctx, scope, target, wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
+		failures = append(failures, r.handOff(ctx, scope, scope.offered(target, renderErr), wanted), r.prune(ctx, scope), r.buildByDefault(ctx, scope))
 	}
 	observed := scope.observe(wanted, renderErr, target, metav1.NewTime(r.options.Clock.Now()))
-	observed.isRenderedElsewhere, observed.isUnsettled = r.options.Off.Render, unsettled > 0
+	observed.isRenderedElsewhere = r.options.Off.Render
+	observed.isUnsettled = observed.isUnsettled || unsettled > 0
 	unwritten, err := r.publishStatus(ctx, scope, observed)
 	if unsettled == 0 || (unwritten > 0 && unwritten < unsettled) {
 		return unwritten, errors.Join(append(failures, err)...)
 	}
 	return unsettled, errors.Join(append(failures, err)...)
+}
+
+// isOfUser reports whether a render failed, or waits, for what stands in the
+// status: trying again does not help.
+func isOfUser(err error) bool {
+	var problem *renderError
+	var wait *waitError
+	return errors.As(err, &problem) || errors.As(err, &wait)
 }
 
 // unsettled is how long more changes to the pool's config may come, before it is

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,8 @@ type cluster struct {
 	*testing.T
 	client.Client
 	ctx context.Context
+	// images are what the registries say.
+	images *imageLabels
 }
 
 func start(t *testing.T, changes ...func(*Options)) *cluster {
@@ -59,7 +62,10 @@ func start(t *testing.T, changes ...func(*Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := osimagestream.Add(mgr, osimagestream.Options{Namespace: machineconfiguration.Namespace, Images: labelled}); err != nil {
+	images := &imageLabels{}
+	if err := osimagestream.Add(mgr, osimagestream.Options{
+		Namespace: machineconfiguration.Namespace, Images: images.reader, Backoff: wait.Backoff{Duration: time.Millisecond, Steps: 1},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Add(mgr, options); err != nil {
@@ -76,7 +82,7 @@ func start(t *testing.T, changes ...func(*Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, Client: direct, ctx: t.Context()}
+	c := &cluster{T: t, Client: direct, ctx: t.Context(), images: images}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: machineconfiguration.Namespace}})
 	return c
 }

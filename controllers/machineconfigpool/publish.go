@@ -38,8 +38,18 @@ func (r *poolReconciler) publish(ctx context.Context, scope *scope, wanted *rend
 	}
 	if before.Spec.Configuration.Name != wanted.name {
 		log.FromContext(ctx).Info("pool has a new rendered config", "from", before.Spec.Configuration.Name, "to", wanted.name)
+		r.announceOverride(scope, wanted)
 	}
 	return nil
+}
+
+// announceOverride says that a pool's OS image is not that of its stream, which
+// then no more brings it updates.
+func (r *poolReconciler) announceOverride(scope *scope, wanted *rendered) {
+	if wanted.isOverridden {
+		r.events.Eventf(scope.pool, nil, corev1.EventTypeNormal, "OSImageURLOverridden", "Render",
+			"OS image %s, which a MachineConfig names, takes the place of the image of the pool's stream", wanted.spec.OSImageURL)
+	}
 }
 
 // create makes the rendered MachineConfig. One of that name has that content.

@@ -27,6 +27,7 @@ const (
 	reasonImageByTag        = "ImageByTag"
 	reasonStreamOverridden  = "StreamOverridden"
 	reasonRuntimeMissing    = "RuntimeMissing"
+	reasonRuntimeUnknown    = "RuntimeUnknown"
 	reasonRenderFailed      = "RenderFailed"
 )
 

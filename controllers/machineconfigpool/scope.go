@@ -2,6 +2,7 @@ package machineconfigpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,10 @@ type scope struct {
 	configs   []mcfgv1.MachineConfig
 	// streams is OSImageStream cluster; nil: it does not exist.
 	streams *mcfgv1.OSImageStream
+	// isUnlabelled: nobody reads the labels of OS images here. isWithoutStreams: OS
+	// images come from MachineConfigs alone, and what a pool says of streams is
+	// passed over.
+	isUnlabelled, isWithoutStreams bool
 	// osConfig is the pool's MachineOSConfig; nil: none.
 	osConfig *mcfgv1.MachineOSConfig
 	// builds of all pools: any of them may keep a rendered config.
@@ -67,7 +72,10 @@ func (r *poolReconciler) gather(ctx context.Context, name string) (*scope, error
 	if pool == nil {
 		return nil, apierrors.NewNotFound(mcfgv1.Resource("machineconfigpools"), name)
 	}
-	s := &scope{pool: pool.DeepCopy(), configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items)}
+	s := &scope{
+		pool: pool.DeepCopy(), configs: configs.Items, builds: builds.Items, osConfig: osConfigOf(name, osConfigs.Items),
+		isUnlabelled: r.options.WithoutStreams || r.options.StreamsElsewhere, isWithoutStreams: r.options.WithoutStreams,
+	}
 	if roleOf(pool) == custom {
 		s.inherited = findPool(pools.Items, workerPool)
 	}
@@ -213,7 +221,11 @@ func (s *scope) renderWith(memory *memo) (*rendered, error) {
 
 func (s *scope) renderSources(sources []*mcfgv1.MachineConfig) (*rendered, error) {
 	stream, streamErr := s.resolveStream()
-	images, err := chooseImages(sources, s.pool.Spec.OSImageStream.Name, stream, streamErr)
+	explicit := s.pool.Spec.OSImageStream.Name
+	if s.isWithoutStreams {
+		explicit = ""
+	}
+	images, err := chooseImages(sources, explicit, stream, streamErr)
 	if err != nil {
 		return nil, err
 	}
@@ -293,8 +305,14 @@ func (s *scope) observe(wanted *rendered, renderErr error, target target, now me
 		pool: s.pool, rendered: wanted, renderErr: renderErr, streams: s.streams,
 		target: target, contests: s.contests, rollout: s.rollout, now: now,
 	}
-	if stream, err := s.resolveStream(); err == nil {
-		observed.stream = stream.Name
+	stream, err := s.resolveStream()
+	var unknown *streams.UnknownStreamError
+	if observed.stream = stream.Name; errors.As(err, &unknown) {
+		observed.stream = unknown.Stream // its problems tell why it does not exist
+	}
+	var wait *waitError
+	if errors.As(renderErr, &wait) {
+		observed.renderErr, observed.isUnsettled, observed.awaits = nil, true, wait.message
 	}
 	for _, node := range s.members {
 		state := stateOf(node, s.images[node.Name], s.rollout, target)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 )
 
 // observation is everything that a pool's status is made of.
@@ -21,8 +22,10 @@ type observation struct {
 	// isRenderedElsewhere: something else renders, and says how that went.
 	isRenderedElsewhere bool
 	// isUnsettled: the pool's config has changed, and is taken when no more changes
-	// come.
+	// come, or when what it awaits is there.
 	isUnsettled bool
+	// awaits is what the next config waits for; empty: for more changes, if at all.
+	awaits string
 	// streams is OSImageStream cluster; nil: it does not exist.
 	streams *mcfgv1.OSImageStream
 	// stream is the name of the pool's resolved stream; empty: none.
@@ -75,8 +78,7 @@ func (o observation) isRendered() bool {
 // on; empty where a MachineConfig names the image. The pool's own stream comes
 // first where several have the same image.
 func (o observation) runningStream() string {
-	namesImage := func(source *mcfgv1.MachineConfig) bool { return source.Spec.OSImageURL != "" }
-	if o.rendered == nil || o.streams == nil || slices.ContainsFunc(o.rendered.sources, namesImage) {
+	if o.rendered == nil || o.streams == nil || slices.ContainsFunc(o.rendered.sources, streams.NamesImage) {
 		return ""
 	}
 	name := ""

@@ -269,6 +269,16 @@ func TestStreamIsShownOnceTheNodesRunIt(t *testing.T) {
 		"not for an image of no stream": {running(func(w *world) { w.rendered.spec.OSImageURL = image1 }), ""},
 		"not without the stream object": {running(func(w *world) { w.streams = nil }), ""},
 		"the pool's own of two alike":   {running(alias), "debian-13"},
+		"another stream than the default": {running(func(w *world) {
+			w.pool.Spec.OSImageStream.Name = "debian-13"
+			w.streams.Status.AvailableStreams[1].OSImage = image2
+			w.rendered.spec.OSImageURL = image2
+		}), "debian-13"},
+		"not for a config without an image": {running(func(w *world) { w.rendered.spec.OSImageURL = "" }), ""},
+		"a controller's MachineConfig with the image is no override": {running(func(w *world) {
+			w.rendered.sources = []*mcfgv1.MachineConfig{generated(builders.MachineConfig("00-x", "worker", builders.OSImageURL(baseImage)))}
+		}), "debian-12"},
+		"not when the config cannot be rendered": {running(func(w *world) { w.rendered, w.err = nil, &renderError{reasonInvalidConfig, "x"} }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.world.status().OSImageStream.Name; got != tc.want {

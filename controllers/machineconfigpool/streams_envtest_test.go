@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/osimagestream"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/registry"
@@ -20,20 +22,68 @@ import (
 )
 
 // imageLabels stands in for the registries: debian-13 has crun alone, and every other
-// image both runtimes.
-type imageLabels struct{}
+// image both runtimes. Images whose names contain a held text are not answered for, and
+// those with a failing one are refused.
+type imageLabels struct {
+	mutex   sync.Mutex
+	held    map[string]chan struct{}
+	failing string
+}
 
-func labelled(registry.Access) osimagestream.ImageReader { return imageLabels{} }
+func (l *imageLabels) reader(registry.Access) osimagestream.ImageReader { return l }
 
-func (imageLabels) Labels(_ context.Context, image string) (map[string]string, error) {
+func (l *imageLabels) Labels(ctx context.Context, image string) (map[string]string, error) {
+	l.mutex.Lock()
+	failing := l.failing
+	var release chan struct{}
+	for text, channel := range l.held {
+		if strings.Contains(image, text) {
+			release = channel
+		}
+	}
+	l.mutex.Unlock()
+	if release != nil {
+		select {
+		case <-release:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if failing != "" && strings.Contains(image, failing) {
+		return nil, &registry.Error{Class: request.Network, Image: image, Err: errors.New("no route to host")}
+	}
 	if strings.Contains(image, "debian-13") {
 		return map[string]string{streams.LabelRuntimes: "crun"}, nil
 	}
 	return map[string]string{streams.LabelRuntimes: "crun,runc"}, nil
 }
 
-func (imageLabels) File(context.Context, string, string, int64) ([]byte, error) {
+func (l *imageLabels) File(context.Context, string, string, int64) ([]byte, error) {
 	return nil, errors.New("there is no release image here")
+}
+
+// hold lets images with a text in their names wait until what it returns is called.
+func (l *imageLabels) hold(text string) (release func()) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	channel := make(chan struct{})
+	if l.held == nil {
+		l.held = map[string]chan struct{}{}
+	}
+	l.held[text] = channel
+	return func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		delete(l.held, text)
+		close(channel)
+	}
+}
+
+// fail refuses images with a text in their names; the empty one: none.
+func (l *imageLabels) fail(text string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.failing = text
 }
 
 const (

@@ -53,7 +53,9 @@ func runtimeOf(texts []configText) (streams.RuntimeChoice, error) {
 				return err
 			case "ContainerRuntimeConfig":
 				choice, err := streams.FromContainerRuntimeConfig(document)
-				if choice.Runtime != "" {
+				// Which of two wins on a node is not told by their order here: one that
+				// wants runc is enough to need it.
+				if choice.Runtime != "" && generated.Runtime != streams.RuntimeRunc {
 					generated = choice
 				}
 				return err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/imagemode/imagemode/controllers/optional"
@@ -25,6 +26,9 @@ const (
 	// resyncInterval is how soon a change of a ConfigMap of spec.config is seen:
 	// they are in namespaces that are not watched.
 	resyncInterval = 5 * time.Minute
+	// maxConcurrentPools is how many node pools are worked on at once: the registry of
+	// one may hang for minutes, and they belong to different people.
+	maxConcurrentPools = 5
 )
 
 // PayloadReader reads the payload of a release image.
@@ -48,6 +52,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), options: options}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentPools}).
 		WatchesRawSource(optional.Kind(mgr, kind, func(changed client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(changed)}}
 		})).

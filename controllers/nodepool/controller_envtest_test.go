@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +23,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/controllers/osimagestream"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/test/envtest"
 )
@@ -33,18 +34,19 @@ import (
 const patience = time.Minute
 
 // releases stands in for the registry of release images: the version is the
-// image's name. A release "down" cannot be read.
-type releases struct {
-	mutex sync.Mutex
-	reads int
-}
+// image's name. A release "down" cannot be read now, "none" does not exist,
+// and the registry of "hangs" does not answer.
+type releases struct{}
 
-func (r *releases) Read(_ context.Context, image string) (*streams.Payload, error) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.reads++
-	if image == "down" {
+func (releases) Read(ctx context.Context, image string) (*streams.Payload, error) {
+	switch image {
+	case "hangs":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "down":
 		return nil, errors.New("the registry is away")
+	case "none":
+		return nil, &osimagestream.PermanentError{Image: image, Class: request.Image, Err: errors.New("no such manifest")}
 	}
 	return release(image), nil
 }
@@ -67,7 +69,7 @@ func start(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(mgr, Options{Payloads: &releases{}}); err != nil {
+	if err := Add(mgr, Options{Payloads: releases{}}); err != nil {
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
@@ -293,6 +295,47 @@ func TestHostedNodePools(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("a release that does not exist is said, and changes nothing", func(t *testing.T) {
+		before := s.outcome("new")
+		s.mustPatch("new", `{"spec":{"release":{"image":"none"}}}`)
+		s.eventually("says so", func() (bool, string) {
+			got := s.outcome("new")
+			isSaid := got.Status == "Unknown" && strings.Contains(got.Message, "image none cannot be read: it does not exist")
+			return isSaid && got.Stream == before.Stream && cmp.Equal(got.Secret, before.Secret), fmt.Sprintf("%+v", got)
+		})
+		s.mustPatch("new", `{"spec":{"release":{"image":"5.0.0"}}}`)
+		s.runs("new", "rhel-10", "crun", reasonValid)
+	})
+	t.Run("a registry that hangs holds up no other node pool", func(t *testing.T) {
+		s.create(pool("hanging", "hangs", ""))
+		s.create(pool("behind", "5.0.0", ""))
+		s.runs("behind", "rhel-10", "crun", reasonValid)
+	})
+	t.Run("a Secret of somebody else stays, and that is said", func(t *testing.T) {
+		s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "clusters", Name: "taken" + secretSuffix}, StringData: map[string]string{"mine": "yes"}})
+		s.create(pool("taken", "5.0.0", ""))
+		s.eventually("says so", func() (bool, string) {
+			got := s.outcome("taken")
+			return got.Status == "Unknown" && strings.Contains(got.Message, "Secret taken-os-image belongs to somebody else") && got.Secret["mine"] == "yes" && len(got.Secret) == 1,
+				fmt.Sprintf("%+v", got)
+		})
+	})
+	t.Run("a name of the greatest length", func(t *testing.T) {
+		name := strings.Repeat("n", 253)
+		s.create(pool(name, "5.0.0", ""))
+		s.eventually("its Secret", func() (bool, string) {
+			var list corev1.SecretList
+			if err := s.List(t.Context(), &list, client.InNamespace("clusters")); err != nil {
+				t.Fatal(err)
+			}
+			for _, secret := range list.Items {
+				if strings.HasPrefix(secret.Name, "nnn") && strings.HasSuffix(secret.Name, secretSuffix) {
+					return string(secret.Data[keyStream]) == "rhel-10", secret.Name
+				}
+			}
+			return false, "none"
+		})
+	})
 	t.Run("policies", func(t *testing.T) { testPolicies(t, s) })
 	t.Run("where a hypershift-operator runs only the Secret is written", func(t *testing.T) {
 		s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hypershift"}})
@@ -334,6 +377,18 @@ func testPolicies(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	s.eventually("no rhel-10 before 5.0", refused("old", `{"spec":{"osImageStream":{"name":"rhel-10"}}}`, "requires release 5.0 or later, and this NodePool runs 4.22.0"))
+	for name, image := range map[string]string{"a version that begins with 5": "5.0.0-0.nightly", "one of two digits": "10.1.0"} {
+		object := pool("of-"+strings.Split(image, ".")[0], image, "")
+		s.create(object)
+		if err := s.Status().Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"version":"`+image+`"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.patch(object.GetName(), `{"spec":{"osImageStream":{"name":"rhel-10"}}}`); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.eventually("no emptied field", refused("pinned", `{"spec":{"osImageStream":{"name":null}}}`, "cannot be removed once set"))
+	s.eventually("no unknown stream", refused("pinned", `{"spec":{"osImageStream":{"name":"rhel-11"}}}`, "Unsupported value"))
 	if err := s.patch("pinned", `{"spec":{"osImageStream":{"name":"rhel-10"}}}`); err != nil {
 		t.Errorf("forward: %v", err)
 	}

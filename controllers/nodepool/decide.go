@@ -42,6 +42,8 @@ type answer struct {
 
 // decide resolves the stream of a node pool.
 func decide(known facts) answer {
+	// The order of spec.config means nothing: MachineConfigs are merged by name.
+	known.texts = slices.SortedFunc(slices.Values(known.texts), func(a, b configText) int { return strings.Compare(a.Text, b.Text) })
 	choice, err := runtimeOf(known.texts)
 	if err != nil {
 		return answer{problem: err.Error()}

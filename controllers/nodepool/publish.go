@@ -68,18 +68,21 @@ func (r *reconciler) writeStatus(ctx context.Context, object *unstructured.Unstr
 }
 
 // wanted is the condition ValidMachineConfig. While something cannot be read
-// what was said before stays.
+// what was said before stays, unless it takes somebody to mend it.
 func wanted(pool *nodePool, decided answer, waiting error, now metav1.Time) condition {
 	want := condition{
 		Type: conditionValid, Status: "True", Reason: decided.reason, Message: decided.note,
 		LastTransitionTime: now, ObservedGeneration: pool.Metadata.Generation,
 	}
 	old, found := findCondition(pool.Status.Conditions)
+	var remedied interface{ Remedy() string }
 	switch {
 	case apierrors.IsForbidden(waiting):
 		want.Status, want.Reason = "Unknown", "NoRights"
 		want.Message = "imagemode-controller may not read configuration and write Secrets in this namespace; " +
 			"bind ClusterRole imagemode-nodepool to its ServiceAccount by a RoleBinding here"
+	case errors.As(waiting, &remedied):
+		want.Status, want.Reason, want.Message = "Unknown", "CannotProceed", remedied.Remedy()
 	case waiting != nil && found:
 		return old
 	case waiting != nil:
@@ -166,8 +169,7 @@ func (r *reconciler) writeSecret(ctx context.Context, owner *unstructured.Unstru
 	case apierrors.IsNotFound(err):
 		err = r.client.Create(ctx, secret)
 	case err == nil && !isOwnedBy(existing, owner):
-		return fmt.Errorf("Secret %s/%s belongs to somebody else; rename it, since NodePool %s publishes its OS image there",
-			secret.Namespace, name, owner.GetName())
+		return &takenError{secret: name, pool: owner.GetName()}
 	case err == nil && !equality.Semantic.DeepEqual(existing.Data, secret.Data):
 		before := existing.DeepCopy()
 		existing.Data = secret.Data
@@ -177,6 +179,16 @@ func (r *reconciler) writeSecret(ctx context.Context, owner *unstructured.Unstru
 		return fmt.Errorf("write Secret %s/%s: %w", secret.Namespace, name, err)
 	}
 	return nil
+}
+
+// takenError says that the Secret of a NodePool is somebody else's.
+type takenError struct{ secret, pool string }
+
+func (e *takenError) Error() string { return e.Remedy() }
+
+// Remedy says what to do.
+func (e *takenError) Remedy() string {
+	return fmt.Sprintf("Secret %s belongs to somebody else; rename it, since NodePool %s publishes its OS image there", e.secret, e.pool)
 }
 
 func isOwnedBy(secret *corev1.Secret, owner *unstructured.Unstructured) bool {

@@ -2,6 +2,7 @@ package nodepool
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,13 @@ func TestWanted(t *testing.T) {
 		message        string
 		since          metav1.Time
 	}{
-		"everything goes together":          {decided: answer{reason: reasonValid}, status: "True", reason: reasonValid, since: now},
-		"still so: the time stays":          {before: []condition{valid}, decided: answer{reason: reasonValid}, status: "True", reason: reasonValid, since: earlier},
-		"it does not":                       {before: []condition{valid}, decided: answer{problem: "why"}, status: "False", reason: reasonFailed, message: "why", since: now},
-		"not read yet":                      {waiting: errors.New("away"), status: "Unknown", reason: "ReleaseNotRead", message: "tried again", since: now},
-		"not read now: what was said stays": {before: []condition{valid}, waiting: errors.New("away"), status: "True", reason: reasonValid, since: earlier},
-		"no rights":                         {before: []condition{valid}, waiting: forbidden, status: "Unknown", reason: "NoRights", message: "ClusterRole imagemode-nodepool", since: now},
+		"everything goes together":            {decided: answer{reason: reasonValid}, status: "True", reason: reasonValid, since: now},
+		"still so: the time stays":            {before: []condition{valid}, decided: answer{reason: reasonValid}, status: "True", reason: reasonValid, since: earlier},
+		"it does not":                         {before: []condition{valid}, decided: answer{problem: "why"}, status: "False", reason: reasonFailed, message: "why", since: now},
+		"not read yet":                        {waiting: errors.New("away"), status: "Unknown", reason: "ReleaseNotRead", message: "tried again", since: now},
+		"not read now: what was said stays":   {before: []condition{valid}, waiting: errors.New("away"), status: "True", reason: reasonValid, since: earlier},
+		"what takes somebody to mend is said": {before: []condition{valid}, waiting: fmt.Errorf("read: %w", &takenError{"s", "p"}), status: "Unknown", reason: "CannotProceed", message: "Secret s belongs to somebody else", since: now},
+		"no rights":                           {before: []condition{valid}, waiting: forbidden, status: "Unknown", reason: "NoRights", message: "ClusterRole imagemode-nodepool", since: now},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &nodePool{}

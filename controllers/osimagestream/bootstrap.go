@@ -138,12 +138,21 @@ func (c *collection) add(document []byte) error {
 	switch kind.Kind {
 	case "OSImageStream":
 		name, err := streams.DefaultFromManifest(document)
+		if err != nil || name == "" {
+			return err
+		}
+		if c.manifest != "" && c.manifest != name {
+			return fmt.Errorf("it asks for the default stream %q, and another OSImageStream for %q; leave one of them", name, c.manifest)
+		}
 		c.manifest = name
-		return err
+		return nil
 	case "ImageStream":
 		payload, err := streams.ParsePayload(document)
 		if errors.Is(err, streams.ErrNotPayload) {
 			return nil
+		}
+		if err == nil && c.payload != nil && c.payload.Version != payload.Version {
+			return fmt.Errorf("it is the payload of release %s, and there is one of %s, too; leave one of them", payload.Version, c.payload.Version)
 		}
 		c.payload = payload
 		return err

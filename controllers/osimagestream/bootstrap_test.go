@@ -78,6 +78,25 @@ func TestBootstrap(t *testing.T) {
 			files:   map[string]string{"1.yaml": tagged("5.0.0", strings.Fields(bothTags)...), "2.yaml": manifestOf("v2", "defaultStream: rhel-10")},
 			failure: "manifest 2.yaml: it is",
 		},
+		"a request beside an empty one": {
+			files:   map[string]string{"1.yaml": tagged("4.22.0", strings.Fields(bothTags)...), "2.yaml": manifestOf("v1", "defaultStream: rhel-10"), "3.yaml": manifestOf("v1alpha1", "")},
+			streams: []string{"rhel-10", "rhel-9"}, byDefault: "rhel-10",
+		},
+		"two requests": {
+			files:   map[string]string{"1.yaml": tagged("5.0.0", strings.Fields(bothTags)...), "2.yaml": manifestOf("v1", "defaultStream: rhel-10"), "3.yaml": manifestOf("v1", "defaultStream: rhel-9")},
+			failure: `manifest 3.yaml: it asks for the default stream "rhel-9", and another OSImageStream for "rhel-10"`,
+		},
+		"two payloads": {
+			files:   map[string]string{"1.yaml": tagged("5.0.0", strings.Fields(bothTags)...), "2.yaml": tagged("5.1.0", strings.Fields(bothTags)...), "3.yaml": manifestOf("v1", "defaultStream: rhel-9")},
+			failure: "manifest 2.yaml: it is the payload of release 5.1.0, and there is one of 5.0.0",
+		},
+		"a payload without streams": {
+			files: map[string]string{"1.yaml": tagged("5.0.0"), "2.yaml": manifestOf("v1", "defaultStream: rhel-9")}, failure: "has no complete stream",
+		},
+		"half a pair": {
+			files:   map[string]string{"1.yaml": controllerConfigOf("defaultStream: rhel-9, baseOSContainerImage: registry.example.com/ocp/rhel-coreos" + manifestDigest)},
+			failure: "baseOSExtensionsContainerImage is missing",
+		},
 		"a broken file":  {files: map[string]string{"1.yaml": "{"}, failure: "manifest 1.yaml: it is no YAML"},
 		"nothing at all": {failure: "no requested default stream"},
 	} {

@@ -12,11 +12,17 @@ import (
 )
 
 // Bounds of the cache: an object holds a mebibyte. An image's labels take a
-// quarter of a kilobyte, a payload two kilobytes.
+// quarter of a kilobyte, a payload two kilobytes. There is room for all that can be
+// in use at a time: the images of two payloads, of the ConfigMap's streams and of
+// MachineConfigs.
 const (
-	maxCacheEntries = 400
+	maxCacheEntries = 800
 	maxCacheBytes   = 512 << 10
 )
+
+// cacheVersion tells entries of another version of this program, which may have
+// looked for other labels or tags: they are read anew.
+const cacheVersion = 1
 
 // imageCache keeps what was read of images. An image by digest never changes,
 // so an entry is never wrong; images by tag are not kept. The entries used last
@@ -29,6 +35,8 @@ type imageCache struct {
 
 // cacheEntry is one image.
 type cacheEntry struct {
+	// Version of the entry: cacheVersion.
+	Version int `json:"version"`
 	// Labels of the image; nil: not read.
 	Labels map[string]string `json:"labels,omitempty"`
 	// HasLabels tells an image without labels from one that was not asked.
@@ -89,20 +97,23 @@ func (c *imageCache) change(image string, set func(*cacheEntry)) {
 	defer c.mutex.Unlock()
 	entry := c.entries[key]
 	set(&entry)
+	entry.Version = cacheVersion
 	entry.Used = c.now().UTC().Truncate(time.Second)
 	c.entries[key] = entry
 }
 
 // load takes over entries from the ConfigMap's data that are not known. What
-// does not parse is left out: it is read anew from a registry.
+// does not parse, or is of another version, is left out: it is read anew from a
+// registry.
 func (c *imageCache) load(data map[string]string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for key, text := range data {
 		var entry cacheEntry
-		if _, isKnown := c.entries[key]; !isKnown && json.Unmarshal([]byte(text), &entry) == nil {
-			c.entries[key] = entry
+		if _, isKnown := c.entries[key]; isKnown || json.Unmarshal([]byte(text), &entry) != nil || entry.Version != cacheVersion {
+			continue
 		}
+		c.entries[key] = entry
 	}
 }
 
@@ -145,7 +156,7 @@ func isKept(want, data map[string]string) bool {
 		if json.Unmarshal([]byte(text), &wanted) != nil || json.Unmarshal([]byte(data[key]), &kept) != nil {
 			return false
 		}
-		if wanted.HasLabels != kept.HasLabels || (wanted.Payload == nil) != (kept.Payload == nil) {
+		if wanted.Version != kept.Version || wanted.HasLabels != kept.HasLabels || (wanted.Payload == nil) != (kept.Payload == nil) {
 			return false
 		}
 	}

@@ -93,8 +93,9 @@ type reconciler struct {
 	// lastDefault outlives a deletion of the object, which must not move pools
 	// to another default.
 	lastDefault string
-	// retry is the wait before the next look at a partial result.
+	// retry is the wait before the next look at a partial result, due when it ends.
 	retry time.Duration
+	due   time.Time
 	// announcedEnding is what was said in the last event about streams that will
 	// go, announcedAbsence why there is no object.
 	announcedEnding, announcedAbsence string
@@ -145,7 +146,7 @@ func (r *reconciler) act(ctx context.Context, s *scope) (outcome, error) {
 	}
 	defer cleanUp()
 	r.loadCache(s)
-	reader := &inspector{images: r.options.Images(access), cache: r.cache, backoff: r.options.Backoff}
+	reader := newInspector(r.options.Images(access), r.cache, r.options.Backoff)
 	found := r.discover(ctx, s, reader)
 	if len(found.sources) == 0 && s.existing == nil {
 		r.reportAbsence.Do(func() {
@@ -165,17 +166,22 @@ func (r *reconciler) act(ctx context.Context, s *scope) (outcome, error) {
 
 // nextLook is when to look again: soon at first at what is not complete, seldom
 // at what has problems, since an image may be pushed late. All else changes only
-// when something does that is watched.
+// when something does that is watched. Looks that came of such a change make the
+// wait no longer.
 func (r *reconciler) nextLook(outcome outcome) time.Duration {
 	if outcome.isComplete() {
 		r.retry = 0
-		if len(outcome.Problems) > 0 {
+		if len(outcome.Problems) > 0 || outcome.hasMissingImages {
 			return lastRetry
 		}
 		return 0
 	}
-	r.retry = min(max(2*r.retry, firstRetry), lastRetry)
-	return wait.Jitter(r.retry, 0.2)
+	now := r.cache.now()
+	if r.retry == 0 || !now.Before(r.due) {
+		r.retry = min(max(2*r.retry, firstRetry), lastRetry)
+		r.due = now.Add(wait.Jitter(r.retry, 0.2))
+	}
+	return r.due.Sub(now)
 }
 
 // outcome is what the object should say. No streams: its status stays as it is.
@@ -190,6 +196,8 @@ type outcome struct {
 	overrides map[string]streams.Override
 	// hasUnknownTraits: images could not be asked what they can do.
 	hasUnknownTraits bool
+	// hasMissingImages: a MachineConfig names an image that does not exist.
+	hasMissingImages bool
 }
 
 func (o outcome) isComplete() bool { return !o.gaps.IsPartial() && !o.hasUnknownTraits }

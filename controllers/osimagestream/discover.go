@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
@@ -31,23 +32,43 @@ const (
 	sourceAtHand  = "ControllerConfig and payload ImageStream"
 )
 
-// discover reads the sources in their order of precedence: the pair of the
-// command line, that of ConfigMap machine-config-osimageurl, ConfigMap
-// imagemode-streams, the release payload. With an external control plane it
-// opens no connection.
+// discover reads the sources, side by side, so that one whose registry hangs takes
+// no time from the others. Their order of precedence is: the pair of the command
+// line, that of ConfigMap machine-config-osimageurl, ConfigMap imagemode-streams,
+// the release payload. With an external control plane it opens no connection.
 func (r *reconciler) discover(ctx context.Context, s *scope, reader *inspector) discovery {
-	var d discovery
+	var atHand discovery
 	if s.platform.isExternal {
-		d.addAtHand(s, r.options.Pair)
-		d.addConfigMap(s)
-		return d
+		atHand.addAtHand(s, r.options.Pair)
+		atHand.addConfigMap(s)
+		return atHand
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	r.addOptions(ctx, &d, reader)
-	r.addOSImageURL(ctx, s, &d, reader)
-	d.addConfigMap(s)
-	r.addPayload(ctx, s, &d, reader)
+	var options, pair, payload discovery
+	var group errgroup.Group
+	for _, read := range []func(){
+		func() { r.addOptions(ctx, &options, reader) },
+		func() { r.addOSImageURL(ctx, s, &pair, reader) },
+		func() { r.addPayload(ctx, s, &payload, reader) },
+	} {
+		group.Go(func() error { read(); return nil })
+	}
+	_ = group.Wait() // what went wrong is among the problems
+	atHand.addConfigMap(s)
+	d := joined(options, pair, atHand, payload)
+	d.addNext(ctx, s, reader)
+	return d
+}
+
+// joined puts one discovery behind the other.
+func joined(all ...discovery) discovery {
+	var d discovery
+	for _, each := range all {
+		d.sources = append(d.sources, each.sources...)
+		d.hasPayload = d.hasPayload || each.hasPayload
+		d.gaps = d.gaps.With(each.gaps)
+	}
 	return d
 }
 
@@ -80,7 +101,7 @@ func (d *discovery) addPair(ctx context.Context, reader *inspector, source strin
 		d.sources = append(d.sources, streams.Source{Name: source, Problems: []streams.Problem{{Source: source, Reason: err.Error()}}})
 		return
 	}
-	d.inspect(ctx, reader, source, []streams.Candidate{
+	d.inspect(ctx, reader, source, "neither image has the label "+streams.LabelStream+" with the name of a stream, and a role", []streams.Candidate{
 		{Image: pair.OSImage, Origin: "image " + pair.OSImage},
 		{Image: pair.ExtensionsImage, Origin: "image " + pair.ExtensionsImage},
 	})
@@ -108,13 +129,7 @@ func (r *reconciler) addPayload(ctx context.Context, s *scope, d *discovery, rea
 		d.gaps.PayloadUnread, d.gaps.PayloadBroken = !isBroken, isBroken
 		return
 	}
-	before := len(d.sources)
 	d.inspectPayload(ctx, reader, source, payload)
-	if added := &d.sources[before]; len(added.Streams) == 0 && len(added.Problems) == 0 {
-		added.Problems = append(added.Problems, streams.Problem{Source: source,
-			Reason: fmt.Sprintf("the payload %s has no OS image with the label %s", payload.Version, streams.LabelStream)})
-	}
-	r.addNext(ctx, s, d, reader)
 }
 
 // readPayload returns the payload and its source; no source: there is none.
@@ -152,9 +167,10 @@ func (s *scope) atHand(key string) (string, bool) {
 	return raw, found
 }
 
-// addNext reads the streams of the next payload. What cannot be read must not
-// look like a stream that goes: then nothing is known of the next payload.
-func (r *reconciler) addNext(ctx context.Context, s *scope, d *discovery, reader *inspector) {
+// addNext reads the streams of the next payload. What cannot be read, or is not
+// mirrored yet, must not look like a stream that goes: then nothing is known of the
+// next payload.
+func (d *discovery) addNext(ctx context.Context, s *scope, reader *inspector) {
 	payload, err := readNext(ctx, s, reader)
 	if err != nil {
 		log.FromContext(ctx).Info("the next release is not known: its payload cannot be read", "error", err.Error())
@@ -165,7 +181,7 @@ func (r *reconciler) addNext(ctx context.Context, s *scope, d *discovery, reader
 	}
 	var next discovery
 	next.inspectPayload(ctx, reader, "next payload", payload)
-	if !next.gaps.IsPartial() {
+	if !next.gaps.IsPartial() && len(next.gaps.Missing) == 0 {
 		d.next = &next.sources[0]
 	}
 }
@@ -192,19 +208,19 @@ func (d *discovery) inspectPayload(ctx context.Context, reader *inspector, sourc
 	for _, image := range payload.Images {
 		candidates = append(candidates, streams.Candidate{Image: image.Image, Origin: "tag " + image.Tag})
 	}
-	d.inspect(ctx, reader, source, candidates)
+	d.inspect(ctx, reader, source, fmt.Sprintf("the payload %s has no OS image with the label %s", payload.Version, streams.LabelStream), candidates)
 }
 
 // inspect reads the labels of candidates and adds what they make. Those that
 // cannot be read become problems, and gaps unless the registry says that there
-// is no such image.
-func (d *discovery) inspect(ctx context.Context, reader *inspector, source string, candidates []streams.Candidate) {
+// is no such image. nothing is the problem where all are read and make no stream.
+func (d *discovery) inspect(ctx context.Context, reader *inspector, source, nothing string, candidates []streams.Candidate) {
 	var images []string
 	var unread []streams.Problem
 	candidates = slices.DeleteFunc(candidates, func(candidate streams.Candidate) bool {
 		isByTag := !strings.Contains(candidate.Image, "@")
 		if isByTag {
-			unread = append(unread, streams.Problem{Source: source, Reason: fmt.Sprintf("%s: image %q has no digest, and a tag can move", candidate.Origin, candidate.Image)})
+			unread = append(unread, streams.Problem{Source: source, Reason: fmt.Sprintf("%s: image %q has no digest, and a tag can move", candidate.Origin, streams.Truncate(candidate.Image, maxReason))})
 		} else {
 			images = append(images, candidate.Image)
 		}
@@ -216,7 +232,9 @@ func (d *discovery) inspect(ctx context.Context, reader *inspector, source strin
 		result := results[candidate.Image]
 		if result.err != nil {
 			unread = append(unread, streams.Problem{Source: source, Reason: candidate.Origin + ": " + explain(ctx, result.err)})
-			if !isGone(result.err) {
+			if isGone(result.err) {
+				d.gaps.Missing = append(d.gaps.Missing, candidate.Image)
+			} else {
 				d.gaps.Unread = append(d.gaps.Unread, candidate.Image)
 			}
 			continue
@@ -227,6 +245,9 @@ func (d *discovery) inspect(ctx context.Context, reader *inspector, source strin
 	d.gaps.Named = append(d.gaps.Named, images...)
 	grouped := streams.Group(source, labelled)
 	grouped.Problems = append(unread, grouped.Problems...)
+	if len(grouped.Streams) == 0 && len(grouped.Problems) == 0 {
+		grouped.Problems = []streams.Problem{{Source: source, Reason: nothing}}
+	}
 	d.sources = append(d.sources, grouped)
 }
 
@@ -289,7 +310,7 @@ func explain(ctx context.Context, err error) string {
 	var transient *TransientError
 	switch {
 	case errors.As(err, &permanent):
-		return fmt.Sprintf("image %s cannot be read: %s", permanent.Image, remedy(permanent))
+		return permanent.Remedy()
 	case errors.As(err, &transient):
 		return fmt.Sprintf("image %s cannot be read now, and is tried again: its registry or the way to it is at fault", transient.Image)
 	default:

@@ -82,7 +82,10 @@ func TestTheDemosStreamsAreFoundByTheirLabels(t *testing.T) {
 	if diff := cmp.Diff([]streams.Set{twelve, thirteen}, object.Status.AvailableStreams); diff != "" || problems(object) != "" {
 		t.Error(diff, problems(object))
 	}
-	want := map[string]streams.Traits{"debian-12": {Runtimes: []string{"crun", "runc"}}, "debian-13": {Runtimes: []string{"crun"}}}
+	want := map[string]streams.Traits{
+		"debian-12": {Runtimes: []string{"crun", "runc"}, Image: streams.DigestOf(string(twelve.OSImage))},
+		"debian-13": {Runtimes: []string{"crun"}, Image: streams.DigestOf(string(thirteen.OSImage))},
+	}
 	if diff := cmp.Diff(want, streams.DecodeTraits(object)); diff != "" {
 		t.Error(diff)
 	}

@@ -31,9 +31,20 @@ func (r registryImages) Labels(ctx context.Context, image string) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	labels := maps.Clone(found.Parsed.Config.Labels)
-	maps.DeleteFunc(labels, func(label, value string) bool { return !isOfStreams(label) || len(value) > maxLabel })
-	return labels, source.Close()
+	return labelsOfStreams(found.Parsed.Config.Labels), source.Close()
+}
+
+// labelsOfStreams keeps the labels that matter. Of values that are too long that of
+// the stream's name is cut, to be reported; the others say nothing.
+func labelsOfStreams(all map[string]string) map[string]string {
+	labels := maps.Clone(all)
+	maps.DeleteFunc(labels, func(label, value string) bool {
+		return !isOfStreams(label) || len(value) > maxLabel && label != streams.LabelStream
+	})
+	if name := labels[streams.LabelStream]; len(name) > maxLabel {
+		labels[streams.LabelStream] = streams.Truncate(name, maxLabel)
+	}
+	return labels
 }
 
 // File reads it as registry.ReadFile does.

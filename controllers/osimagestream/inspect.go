@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,6 +60,12 @@ func (e *PermanentError) Error() string {
 }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
+// Remedy says for the user what is wrong and what to do. It stays the same as long
+// as the reason does.
+func (e *PermanentError) Remedy() string {
+	return fmt.Sprintf("image %s cannot be read: %s", e.Image, remedy(e))
+}
+
 // typed makes a *TransientError or a *PermanentError of err.
 func typed(image string, err error) error {
 	isTimeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -75,6 +80,27 @@ type inspector struct {
 	images  ImageReader
 	cache   *imageCache
 	backoff wait.Backoff
+	// slots bounds what is asked at once by everybody who uses the inspector; nil: by
+	// each.
+	slots chan struct{}
+}
+
+// newInspector returns one that asks for at most parallelInspections images at once.
+func newInspector(images ImageReader, cache *imageCache, backoff wait.Backoff) *inspector {
+	return &inspector{images: images, cache: cache, backoff: backoff, slots: make(chan struct{}, parallelInspections)}
+}
+
+// occupy waits for a slot, and gives what lets it go again.
+func (i *inspector) occupy(ctx context.Context) (leave func()) {
+	if i.slots == nil {
+		return func() {}
+	}
+	select {
+	case i.slots <- struct{}{}:
+		return func() { <-i.slots }
+	case <-ctx.Done():
+		return func() {}
+	}
 }
 
 // inspection is what came of one image: labels, or a *TransientError or
@@ -84,11 +110,13 @@ type inspection struct {
 	err    error
 }
 
-// labels reads the labels of images, each once. The answer has all of them.
+// labels reads the labels of images, each once, in the order given: those that
+// matter most come first, so that images which do not answer take the time of none
+// of them. The answer has all.
 func (i *inspector) labels(ctx context.Context, images []string) map[string]inspection {
 	results := map[string]inspection{}
 	var unknown []string
-	for _, image := range slices.Compact(slices.Sorted(slices.Values(images))) {
+	for _, image := range unique(images) {
 		if known, isKnown := i.cache.labels(image); isKnown {
 			results[image] = inspection{labels: known}
 		} else {
@@ -101,6 +129,7 @@ func (i *inspector) labels(ctx context.Context, images []string) map[string]insp
 	for _, image := range unknown {
 		group.Go(func() error {
 			labels, err := attempts(ctx, i.backoff, attemptTimeout, image, func(ctx context.Context) (map[string]string, error) {
+				defer i.occupy(ctx)()
 				return i.images.Labels(ctx, image)
 			})
 			if err == nil {
@@ -125,6 +154,7 @@ func (i *inspector) payload(ctx context.Context, image string) (*streams.Payload
 		return known, nil
 	}
 	raw, err := attempts(ctx, i.backoff, payloadTimeout, image, func(ctx context.Context) ([]byte, error) {
+		defer i.occupy(ctx)()
 		return i.images.File(ctx, image, payloadFile, streams.MaxPayloadSize)
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ func TestFiveImagesAreReadAtATime(t *testing.T) {
 	var now, most atomic.Int32
 	full := make(chan struct{})
 	var once sync.Once
-	reader := &inspector{cache: newImageCache(time.Now), backoff: quick, images: reads(func(context.Context, string) (map[string]string, error) {
+	reader := newInspector(reads(func(context.Context, string) (map[string]string, error) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -53,8 +53,12 @@ func TestFiveImagesAreReadAtATime(t *testing.T) {
 		}
 		<-full // the first ones wait until five are there
 		return nil, nil
-	})}
+	}), newImageCache(time.Now), quick)
+	// Two who ask at the same time share the five.
+	var group sync.WaitGroup
+	group.Go(func() { reader.labels(t.Context(), numbered(40)[20:]) })
 	results := reader.labels(t.Context(), append(numbered(20), numbered(20)...))
+	group.Wait()
 	if len(results) != 20 || most.Load() != parallelInspections {
 		t.Errorf("%d results, %d at a time", len(results), most.Load())
 	}
@@ -128,39 +132,30 @@ func TestAttemptsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestTheCacheKeepsWhatWasUsedLast(t *testing.T) {
+func TestAPartialResultIsLookedAtSoonAndThenLessOften(t *testing.T) {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cache := newImageCache(func() time.Time { clock = clock.Add(time.Second); return clock })
-	images := numbered(maxCacheEntries + 5)
-	for _, image := range images {
-		cache.putLabels(image, map[string]string{streams.LabelStream: "a"})
+	r := &reconciler{cache: newImageCache(func() time.Time { return clock })}
+	partial := outcome{hasUnknownTraits: true}
+	var waits []time.Duration
+	for range 8 {
+		next := r.nextLook(partial)
+		clock = clock.Add(next / 2)
+		if again := r.nextLook(partial); again != next-next/2 {
+			t.Errorf("a look in between changes the next one from %v to %v", next-next/2, again)
+		}
+		clock = clock.Add(next - next/2)
+		waits = append(waits, next)
 	}
-	cache.labels(images[0])
-	data := cache.encode()
-	if len(data) != maxCacheEntries {
-		t.Fatalf("%d entries", len(data))
-	}
-	other := newImageCache(time.Now)
-	other.load(data)
-	for i, wanted := range map[int]bool{0: true, 1: false, 5: false, 6: true} {
-		if _, found := other.labels(images[i]); found != wanted {
-			t.Errorf("image %d: kept %t", i, found)
+	for i, least := range []time.Duration{10, 20, 40, 80, 160, 320, 600, 600} {
+		if least *= time.Second; waits[i] < least || waits[i] > least*12/10 {
+			t.Errorf("wait %d is %v, want %v and a fifth at most", i, waits[i], least)
 		}
 	}
-	if !isKept(data, other.encode()) || isKept(data, nil) {
-		t.Error("a use alone is a reason to write, or a loss is none")
+	if next := r.nextLook(outcome{}); next != 0 {
+		t.Errorf("a complete result is looked at in %v", next)
 	}
-}
-
-func TestTheCacheTakesNoTagsAndNoNonsense(t *testing.T) {
-	cache := newImageCache(time.Now)
-	cache.putLabels("registry.example.com/os:1", map[string]string{"a": "b"})
-	cache.load(map[string]string{"sha256-1": "{", "sha256-2": `{"labels":{"a":"b"},"hasLabels":true}`})
-	if _, found := cache.labels("registry.example.com/os:1"); found {
-		t.Error("a tag was kept")
-	}
-	if len(cache.encode()) != 1 {
-		t.Errorf("entries %v", cache.encode())
+	if next := r.nextLook(partial); next > firstRetry*12/10 {
+		t.Errorf("after a complete result the next look is in %v", next)
 	}
 }
 
@@ -169,12 +164,18 @@ func TestOnlyLabelsOfStreamsAreKept(t *testing.T) {
 	image := server.Push(t, "os", registrytest.ImageSpec{Labels: map[string]string{
 		streams.LabelStream: "a", "vendor": "x", streams.LabelRuntimes: strings.Repeat("r", maxLabel+1),
 	}})
+	long := server.Push(t, "os", registrytest.ImageSpec{Labels: map[string]string{streams.LabelStream: strings.Repeat("s", 5000)}})
 	got, err := registryImages{registry.Access{AuthFile: server.NoAuth, TrustBundle: server.CAFile}}.Labels(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{streams.LabelStream: "a"}, got); diff != "" {
 		t.Error(diff)
+	}
+	// A name that is too long is kept as far as it shows what is wrong.
+	got, err = registryImages{registry.Access{AuthFile: server.NoAuth, TrustBundle: server.CAFile}}.Labels(t.Context(), long)
+	if name := got[streams.LabelStream]; err != nil || len(name) > maxLabel || !strings.HasPrefix(name, "sss") {
+		t.Errorf("label %q, error %v", name, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package osimagestream
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,11 +15,9 @@ import (
 
 // Payloads reads the payloads of release images for other controllers, by the
 // same way as the streams of the cluster itself. It keeps what it read, and
-// takes over what the cluster keeps, but does not write it.
-type Payloads struct {
-	mutex sync.Mutex
-	r     *reconciler
-}
+// takes over what the cluster keeps, but does not write it. Several may be read at
+// the same time: one whose registry hangs holds up no other.
+type Payloads struct{ r *reconciler }
 
 // NewPayloads returns a reader of payloads. Of options, those for reading images
 // count.
@@ -31,8 +28,6 @@ func NewPayloads(c client.Client, options Options) *Payloads {
 // Read returns the payload of a release image. Its errors are *TransientError,
 // *PermanentError, and those of reading the cluster's objects.
 func (p *Payloads) Read(ctx context.Context, image string) (*streams.Payload, error) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
 	if known, isKnown := p.r.cache.payload(image); isKnown {
 		return known, nil
 	}
@@ -57,9 +52,13 @@ func (p *Payloads) Read(ctx context.Context, image string) (*streams.Payload, er
 		return nil, err
 	}
 	defer cleanUp()
-	p.r.loadCache(s)
+	if kept := s.configMaps[machineconfiguration.ConfigMapImageLabels]; kept != nil {
+		p.r.cache.load(kept.Data)
+	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	reader := &inspector{images: p.r.options.Images(access), cache: p.r.cache, backoff: p.r.options.Backoff}
+	reader := newInspector(p.r.options.Images(access), p.r.cache, p.r.options.Backoff)
+	// What is too much is let go of.
+	defer p.r.cache.encode()
 	return reader.payload(ctx, image)
 }

@@ -9,6 +9,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +27,7 @@ type scope struct {
 	platform   platform
 	// wishes of the pools by name.
 	wishes map[string]streams.Request
-	// overrides are images by digest that MachineConfigs name, sorted.
+	// overrides are images by digest that MachineConfigs name, each once.
 	overrides []string
 	// wayIn to the registries, and what of it is not right.
 	wayIn    wayIn
@@ -59,11 +61,22 @@ func (r *reconciler) gather(ctx context.Context) (*scope, error) {
 	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
-	s.overrides = overridesOf(configs.Items)
-	if s.wishes, err = r.readWishes(ctx, configs.Items); err != nil {
-		return nil, err
+	var pools mcfgv1.MachineConfigPoolList
+	if err := r.client.List(ctx, &pools); err != nil {
+		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
 	}
+	s.wishes = wishesOf(pools.Items, configs.Items)
+	s.gatherOverrides(pools.Items, configs.Items)
 	return s, r.gatherWayIn(ctx, s)
+}
+
+// gatherOverrides takes the images that MachineConfigs name, as many as may be.
+func (s *scope) gatherOverrides(pools []mcfgv1.MachineConfigPool, configs []mcfgv1.MachineConfig) {
+	s.overrides = overridesOf(pools, configs)
+	if all := len(s.overrides); all > streams.MaxOverrides {
+		s.overrides = s.overrides[:streams.MaxOverrides]
+		s.report("MachineConfigs", fmt.Errorf("they name %d OS images, and the labels of %d are read, of those that pools run first", all, streams.MaxOverrides))
+	}
 }
 
 // read reads an object; nil where it does not exist.
@@ -145,41 +158,74 @@ func (r *reconciler) pullSecrets(ctx context.Context) ([]corev1.Secret, error) {
 	return secrets, nil
 }
 
-// readWishes returns which stream each pool asks for. A pool whose OS image a
+// wishesOf returns which stream each pool asks for. A pool whose OS image a
 // MachineConfig names has no use for one.
-func (r *reconciler) readWishes(ctx context.Context, configs []mcfgv1.MachineConfig) (map[string]streams.Request, error) {
-	var pools mcfgv1.MachineConfigPoolList
-	if err := r.client.List(ctx, &pools); err != nil {
-		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
-	}
+func wishesOf(pools []mcfgv1.MachineConfigPool, configs []mcfgv1.MachineConfig) map[string]streams.Request {
 	isOverridden := map[string]bool{}
 	for i := range configs {
 		isOverridden[configs[i].Name] = configs[i].Annotations[machineconfiguration.AnnotationOSImageURLOverridden] == "true"
 	}
-	wishes := streams.Requests(pools.Items)
-	for i := range pools.Items {
-		if isOverridden[pools.Items[i].Spec.Configuration.Name] {
-			delete(wishes, pools.Items[i].Name)
+	wishes := streams.Requests(pools)
+	for i := range pools {
+		if isOverridden[pools[i].Spec.Configuration.Name] {
+			delete(wishes, pools[i].Name)
 		}
 	}
-	return wishes, nil
+	return wishes
 }
 
-// overridesOf lists the OS images that MachineConfigs name by digest.
-func overridesOf(configs []mcfgv1.MachineConfig) []string {
-	var images []string
+// overridesOf lists the OS images that MachineConfigs name by digest: those that
+// count for pools, the last that each selects, before all others, so that
+// MachineConfigs that nobody uses crowd none of them out.
+func overridesOf(pools []mcfgv1.MachineConfigPool, configs []mcfgv1.MachineConfig) []string {
+	var naming []*mcfgv1.MachineConfig
 	for i := range configs {
-		if image := configs[i].Spec.OSImageURL; namesImage(&configs[i]) && streams.DigestOf(image) != "" {
-			images = append(images, image)
+		if streams.NamesImage(&configs[i]) && streams.DigestOf(configs[i].Spec.OSImageURL) != "" {
+			naming = append(naming, &configs[i])
 		}
 	}
-	images = slices.Compact(slices.Sorted(slices.Values(images)))
-	return images[:min(len(images), streams.MaxOverrides)]
+	slices.SortFunc(naming, func(a, b *mcfgv1.MachineConfig) int { return strings.Compare(b.Name, a.Name) })
+	var first, others []string
+	workers := selectorOf(pools, "worker")
+	for _, pool := range pools {
+		selector := selectorOf(pools, pool.Name)
+		last := slices.IndexFunc(naming, func(config *mcfgv1.MachineConfig) bool {
+			// What a custom pool takes over from worker comes before its own.
+			isWorkers := pool.Name != "worker" && workers.Matches(labels.Set(config.Labels))
+			return selector.Matches(labels.Set(config.Labels)) && !isWorkers
+		})
+		if last >= 0 {
+			first = append(first, naming[last].Spec.OSImageURL)
+		}
+	}
+	for _, config := range naming {
+		others = append(others, config.Spec.OSImageURL)
+	}
+	slices.Sort(first)
+	slices.Sort(others)
+	return unique(append(first, others...))
 }
 
-// namesImage reports whether a MachineConfig names an OS image, and is no rendered
-// one.
-func namesImage(config *mcfgv1.MachineConfig) bool {
-	_, isGenerated := config.Annotations[machineconfiguration.AnnotationGeneratedByControllerVersion]
-	return config.Spec.OSImageURL != "" && !isGenerated
+// selectorOf is a pool's selector of MachineConfigs. One that does not parse selects
+// none, as the pool says itself.
+func selectorOf(pools []mcfgv1.MachineConfigPool, name string) labels.Selector {
+	for i := range pools {
+		if pools[i].Name != name {
+			continue
+		}
+		if selector, err := metav1.LabelSelectorAsSelector(pools[i].Spec.MachineConfigSelector); err == nil {
+			return selector
+		}
+	}
+	return labels.Nothing()
+}
+
+// unique gives texts without those that stood before.
+func unique(texts []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		isKnown := seen[text]
+		seen[text] = true
+		return isKnown
+	})
 }

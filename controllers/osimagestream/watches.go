@@ -18,6 +18,7 @@ import (
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/controllers/optional"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 )
 
 // watch says what changes the streams, or heals a partial result.
@@ -79,10 +80,10 @@ var wishChanged = predicate.Funcs{
 
 // imageChanged passes MachineConfigs that name an OS image, or did.
 var imageChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return namesImage(e.Object.(*mcfgv1.MachineConfig)) },
-	DeleteFunc: func(e event.DeleteEvent) bool { return namesImage(e.Object.(*mcfgv1.MachineConfig)) },
+	CreateFunc: func(e event.CreateEvent) bool { return streams.NamesImage(e.Object.(*mcfgv1.MachineConfig)) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return streams.NamesImage(e.Object.(*mcfgv1.MachineConfig)) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*mcfgv1.MachineConfig), e.ObjectNew.(*mcfgv1.MachineConfig)
-		return (namesImage(before) || namesImage(after)) && before.Spec.OSImageURL != after.Spec.OSImageURL
+		return streams.NamesImage(before) != streams.NamesImage(after) || streams.NamesImage(after) && before.Spec.OSImageURL != after.Spec.OSImageURL
 	},
 }

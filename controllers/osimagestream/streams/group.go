@@ -42,7 +42,7 @@ func Group(source string, candidates []Candidate) Source {
 // checkCandidate says what the API would not take of an image.
 func checkCandidate(stream string, candidate Candidate) error {
 	if problems := validation.IsDNS1123Subdomain(stream); len(problems) > 0 {
-		return fmt.Errorf("its label %s %q cannot be the name of a stream: %s", LabelStream, stream, problems[0])
+		return fmt.Errorf("its label %s %q cannot be the name of a stream: %s", LabelStream, Truncate(stream, maxProblemStream), problems[0])
 	}
 	return checkImage("image", candidate.Image)
 }

@@ -14,8 +14,18 @@ type Gaps struct {
 	PayloadBroken bool
 	// Unread are images that a source names and whose labels could not be read.
 	Unread []string
-	// Named are all images that the sources name, Unread among them.
+	// Missing are images that a source names and that do not exist.
+	Missing []string
+	// Named are all images that the sources name, Unread and Missing among them.
 	Named []string
+}
+
+// With gives the gaps of two discoveries together.
+func (g Gaps) With(other Gaps) Gaps {
+	return Gaps{
+		PayloadUnread: g.PayloadUnread || other.PayloadUnread, PayloadBroken: g.PayloadBroken || other.PayloadBroken,
+		Unread: slices.Concat(g.Unread, other.Unread), Missing: slices.Concat(g.Missing, other.Missing), Named: slices.Concat(g.Named, other.Named),
+	}
 }
 
 // IsPartial reports whether anything is missing that may be there next time.

@@ -5,12 +5,14 @@ import (
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 )
 
-// MaxOverrides bounds the images of MachineConfigs that are looked at.
-const MaxOverrides = 50
+// MaxOverrides bounds the images of MachineConfigs that are looked at: what is
+// known of them stands in an annotation.
+const MaxOverrides = 200
 
 // Override is what the labels tell of an image that a MachineConfig names in the
 // place of a stream's.
@@ -19,14 +21,24 @@ type Override struct {
 	Stream string `json:"stream,omitempty"`
 	// Runtimes of the image, sorted; empty: unknown.
 	Runtimes []string `json:"runtimes,omitempty"`
+	// Unread says for the user why the labels could not be read; empty: they were.
+	Unread string `json:"unread,omitempty"`
 }
 
-// OverrideOf reads the labels of an image.
+// NamesImage reports whether a MachineConfig names an OS image in the place of the
+// stream's. Those that a controller made repeat the cluster's image and do not count.
+func NamesImage(config *mcfgv1.MachineConfig) bool {
+	return config.Spec.OSImageURL != "" && config.Annotations[machineconfiguration.AnnotationGeneratedByControllerVersion] == ""
+}
+
+// OverrideOf reads the labels of an image. What cannot be the name of a stream is
+// none.
 func OverrideOf(labels map[string]string) Override {
-	return Override{
-		Stream:   strings.ToLower(strings.TrimSpace(labels[LabelStream])),
-		Runtimes: parseRuntimes(labels[LabelRuntimes]),
+	stream := strings.ToLower(strings.TrimSpace(labels[LabelStream]))
+	if len(validation.IsDNS1123Subdomain(stream)) > 0 {
+		stream = ""
 	}
+	return Override{Stream: stream, Runtimes: parseRuntimes(labels[LabelRuntimes])}
 }
 
 // EncodeOverrides writes the annotation imagemode.dev/overrides: JSON, a map from
@@ -54,27 +66,3 @@ func DecodeOverrides(object *mcfgv1.OSImageStream) map[string]Override {
 // DigestOf returns the digest in an image reference, which is the key of the
 // annotation; empty: there is none.
 func DigestOf(image string) string { return digestOf(image) }
-
-// target is what a container runtime has to be there on.
-type target struct {
-	// subject names it for the user.
-	subject string
-	// runtimes that it has; empty: unknown.
-	runtimes []string
-}
-
-func ofStream(object *mcfgv1.OSImageStream, stream string) target {
-	return target{subject: `OS image stream "` + stream + `"`, runtimes: RuntimesOf(object, stream)}
-}
-
-// ofImage is the stream that an image belongs to, else what its labels tell.
-func ofImage(object *mcfgv1.OSImageStream, image string) target {
-	if stream := OfImage(object, image); stream != "" {
-		return ofStream(object, stream)
-	}
-	override := DecodeOverrides(object)[digestOf(image)]
-	if len(override.Runtimes) == 0 {
-		override.Runtimes = RuntimesOf(object, override.Stream)
-	}
-	return target{subject: "OS image " + image, runtimes: override.Runtimes}
-}

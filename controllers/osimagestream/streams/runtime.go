@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/vincent-petithory/dataurl"
@@ -116,61 +115,4 @@ func EffectiveRuntime(config types.Config, generated RuntimeChoice) (RuntimeChoi
 		choice.By = generated.By
 	}
 	return choice, err
-}
-
-// RuntimeMissingError says that an OS image lacks the runtime that was chosen.
-type RuntimeMissingError struct {
-	Choice RuntimeChoice
-	// Subject is the stream or the image.
-	Subject string
-	// Runtimes that it has.
-	Runtimes []string
-	// Others are the streams that have the runtime.
-	Others []string
-}
-
-func (e *RuntimeMissingError) Error() string {
-	return fmt.Sprintf("%s makes %s the default container runtime, and %s has only %s; "+
-		"choose %s there, or a stream with %s (%s)",
-		e.Choice.By, e.Choice.Runtime, e.Subject, strings.Join(e.Runtimes, ", "),
-		strings.Join(e.Runtimes, " or "), e.Choice.Runtime, choiceOf(e.Others))
-}
-
-// checkRuntime returns a *RuntimeMissingError where the chosen runtime is not
-// there. What nothing is known of passes.
-func checkRuntime(object *mcfgv1.OSImageStream, target target, choice RuntimeChoice) error {
-	if choice.Runtime == "" || len(target.runtimes) == 0 || slices.Contains(target.runtimes, choice.Runtime) {
-		return nil
-	}
-	missing := &RuntimeMissingError{Choice: choice, Subject: target.subject, Runtimes: target.runtimes}
-	if object != nil {
-		for _, name := range Names(object.Status.AvailableStreams) {
-			if slices.Contains(RuntimesOf(object, name), choice.Runtime) {
-				missing.Others = append(missing.Others, name)
-			}
-		}
-	}
-	return missing
-}
-
-// CheckImage returns an error where an OS image lacks the default container
-// runtime that an Ignition config sets: a *RuntimeMissingError, or one that names a
-// file of which that cannot be told. What the image has is known of its stream, else
-// of its labels. One with every runtime, and one of which nothing is known, pass
-// whatever the files say.
-func CheckImage(object *mcfgv1.OSImageStream, image string, config types.Config) error {
-	return checkConfig(object, ofImage(object, image), config)
-}
-
-func checkConfig(object *mcfgv1.OSImageStream, target target, config types.Config) error {
-	hasAll := slices.Contains(target.runtimes, RuntimeCrun) && slices.Contains(target.runtimes, RuntimeRunc)
-	if len(target.runtimes) == 0 || hasAll {
-		return nil
-	}
-	choice, err := DefaultRuntime(config)
-	if err != nil {
-		return fmt.Errorf("%s has only %s, and the default container runtime cannot be told: %w",
-			target.subject, strings.Join(target.runtimes, ", "), err)
-	}
-	return checkRuntime(object, target, choice)
 }

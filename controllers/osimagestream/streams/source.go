@@ -90,7 +90,7 @@ func parseEntry(text string) (entry, error) {
 // newSet makes a stream of two images, if the API takes them.
 func newSet(stream string, images Pair) (Set, error) {
 	if problems := validation.IsDNS1123Subdomain(stream); len(problems) > 0 {
-		return Set{}, fmt.Errorf("%q cannot be the name of a stream: %s", stream, problems[0])
+		return Set{}, fmt.Errorf("%q cannot be the name of a stream: %s", Truncate(stream, maxProblemStream), problems[0])
 	}
 	if err := images.check("osImage", "osExtensionsImage"); err != nil {
 		return Set{}, err
@@ -118,12 +118,15 @@ func checkImage(field, image string) error {
 	case len(image) > maxImageLength:
 		return fmt.Errorf("%s has %d bytes, and %d are allowed", field, len(image), maxImageLength)
 	case !strings.Contains(image, "@"):
-		return fmt.Errorf("%s %q has no digest; a tag can move: write host[:port][/namespace]/name@sha256:<64 hex>", field, image)
+		return fmt.Errorf("%s %q has no digest; a tag can move: write host[:port][/namespace]/name@sha256:<64 hex>", field, short(image))
 	case !imageByDigest.MatchString(image):
-		return fmt.Errorf("%s %q is not of the form host[:port][/namespace]/name@sha256:<64 hex> with a dot in host and one namespace at most", field, image)
+		return fmt.Errorf("%s %q is not of the form host[:port][/namespace]/name@sha256:<64 hex> with a dot in host and one namespace at most", field, short(image))
 	}
 	return nil
 }
+
+// short cuts what was found, so that what is wrong with it is not cut off behind it.
+func short(text string) string { return Truncate(text, 150) }
 
 // oneLine makes an error's text fit a condition or an event.
 func oneLine(err error) string {

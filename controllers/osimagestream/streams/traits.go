@@ -23,9 +23,16 @@ type Traits struct {
 	Runtimes []string `json:"runtimes,omitempty"`
 	// Deprecated says that the next release will not have the stream.
 	Deprecated bool `json:"deprecated,omitempty"`
+	// Image is the digest of the OS image whose labels were read; empty: none were.
+	Image string `json:"image,omitempty"`
+	// Unread says for the user why they could not be read; empty: they were, or
+	// nobody has tried yet.
+	Unread string `json:"unread,omitempty"`
 }
 
-func (t Traits) isEmpty() bool { return len(t.Runtimes) == 0 && !t.Deprecated }
+func (t Traits) isEmpty() bool {
+	return len(t.Runtimes) == 0 && !t.Deprecated && t.Image == "" && t.Unread == ""
+}
 
 // TraitsOf reads the labels of an OS image.
 func TraitsOf(labels map[string]string) Traits {
@@ -56,7 +63,8 @@ var knownRuntimes = map[string][]string{
 }
 
 // EncodeTraits writes the annotation imagemode.dev/stream-traits: JSON, a map
-// from a stream's name to {runtimes, deprecated}. Nothing known is the empty text.
+// from a stream's name to {runtimes, deprecated, image, unread}. Nothing known is
+// the empty text.
 func EncodeTraits(traits map[string]Traits) string {
 	known := map[string]Traits{}
 	for stream, each := range traits {
@@ -89,8 +97,19 @@ func DecodeTraits(object *mcfgv1.OSImageStream) map[string]Traits {
 // RuntimesOf returns the container runtimes of a stream: as its OS image says,
 // else as is known of the stream's name; nil: unknown. object may be nil.
 func RuntimesOf(object *mcfgv1.OSImageStream, stream string) []string {
-	if traits := DecodeTraits(object)[stream]; len(traits.Runtimes) > 0 {
+	if traits, isRead := traitsOf(object, stream); isRead && len(traits.Runtimes) > 0 {
 		return traits.Runtimes
 	}
 	return knownRuntimes[stream]
+}
+
+// traitsOf returns what is known of a stream, and whether it was read off the
+// OS image that the stream has now: a newer one may lack what the older one had.
+func traitsOf(object *mcfgv1.OSImageStream, stream string) (traits Traits, isRead bool) {
+	if object == nil {
+		return Traits{}, false
+	}
+	traits = DecodeTraits(object)[stream]
+	set, found := find(object.Status.AvailableStreams, stream)
+	return traits, found && traits.Image != "" && traits.Image == digestOf(string(set.OSImage))
 }

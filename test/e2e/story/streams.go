@@ -87,7 +87,7 @@ func (s *Story) streams(ctx context.Context) (*mcfgv1.OSImageStream, error) {
 	return object, s.Cluster.Client.Get(ctx, client.ObjectKey{Name: machineconfiguration.OSImageStreamName}, object)
 }
 
-// StreamTraits waits until what a stream can do is known, and gives the annotation.
+// StreamTraits waits until what a stream can do was read, and gives the annotation.
 func (s *Story) StreamTraits(ctx context.Context, stream string) (string, error) {
 	traits := ""
 	err := until(ctx, "what stream "+stream+" can do", func(ctx context.Context) (string, bool, error) {
@@ -96,7 +96,7 @@ func (s *Story) StreamTraits(ctx context.Context, stream string) (string, error)
 			return err.Error(), false, nil
 		}
 		traits = object.Annotations[machineconfiguration.AnnotationStreamTraits]
-		return traits, strings.Contains(traits, `"`+stream+`"`), nil
+		return traits, strings.Contains(traits, `"`+stream+`":{"runtimes"`), nil
 	})
 	return traits, err
 }
