@@ -59,6 +59,8 @@ type blueprint struct {
 	rendered      *mcfgv1.MachineConfig
 	ignition      string
 	containerfile string
+	// agentImage brings the agent into the image; empty: none does.
+	agentImage string
 	// mistake is what keeps the Containerfile from being built; nil: none.
 	mistake error
 	// usesExtensions is true when the builder needs the extensions image.
@@ -157,7 +159,7 @@ func firstProblem(s *scope, rules []rule) *problem {
 
 // draw says what a build of the scope is, once the preconditions hold.
 func draw(s *scope, accepted counters) *blueprint {
-	print := &blueprint{counters: accepted, rendered: s.rendered, seed: s.seed()}
+	print := &blueprint{counters: accepted, rendered: s.rendered, agentImage: s.agentImage, seed: s.seed()}
 	print.containerfile, _ = s.containerfile()
 	text, mistake := checkText(print.containerfile)
 	print.mistake = mistake
@@ -195,6 +197,7 @@ func drawImage(s *scope, print *blueprint) imageInputs {
 		KernelArguments: s.rendered.Spec.KernelArguments,
 		Ignition:        hashOfText(print.ignition),
 		Containerfile:   hashOfText(print.containerfile),
+		AgentImage:      digestOf(s.agentImage),
 		Architecture:    s.architecture,
 	}
 	if print.usesExtensions {
