@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -76,19 +77,45 @@ func arm(host Host, afterSeconds int64) error {
 }
 
 // noteContact asks the API server, past the cache, and records that it answered.
-func (a *Agent) noteContact(ctx context.Context, object *v1alpha1.NodeImage) {
+func (a *Agent) noteContact(ctx context.Context, object *v1alpha1.NodeImage) bool {
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(object), &v1alpha1.NodeImage{})
+	if err == nil && a.options.ActsAsNode {
+		err = a.checkKubelet(ctx, object)
+	}
 	if err == nil {
 		err = writeContact(a.host)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("the image is not confirmed and the API server could not be reached; without it the node goes back", "error", err.Error())
+		log.FromContext(ctx).Info("the image is not confirmed, and the node is not seen to do well; if that lasts, it goes back", "error", err.Error())
 	}
+	return err == nil
+}
+
+// checkKubelet: an agent that is a pod runs because the kubelet does. One that is a
+// service of the host reaches the API server without it.
+func (a *Agent) checkKubelet(ctx context.Context, object *v1alpha1.NodeImage) error {
+	node := &corev1.Node{}
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(object), node); err != nil {
+		return err
+	}
+	booted, _ := splitBootID(a.memory.bootID)
+	if reported := node.Status.NodeInfo.BootID; reported != booted {
+		return fmt.Errorf("the kubelet has reported boot %s, and not yet the present one, %s", reported, booted)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("the node is not Ready: %s", condition.Message)
+		}
+	}
+	return nil
 }
 
 const (
 	// goBackInterval is how often the steps of going back are looked at.
 	goBackInterval = time.Second
+	// contactInterval is how often an agent looks that has yet to see the node do
+	// well on an image.
+	contactInterval = 5 * time.Second
 	// wellInterval is how often a node is looked at whose agent is well.
 	wellInterval = 2 * time.Minute
 )
