@@ -58,6 +58,9 @@ func (h *Host) mountNextRoot(root string) error {
 	usr := filepath.Join(next, "usr")
 	for _, arguments := range [][]string{
 		{"--bind", root, next},
+		// Or what is mounted in it would be mounted in the deployment, too, and go
+		// when the shutdown unmounts that.
+		{"--make-private", next},
 		{"--bind", filepath.Join(root, "usr"), usr},
 		{"-o", "remount,bind,ro", usr},
 		{"--bind", filepath.Join(h.Sysroot, "var"), filepath.Join(next, "var")},
