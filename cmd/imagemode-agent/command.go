@@ -56,14 +56,19 @@ func newCommand() *cobra.Command {
 
 // newGoBack is what the dead-man timer of the host runs; it needs no cluster.
 func newGoBack() *cobra.Command {
-	return &cobra.Command{
+	isBoot := false
+	command := &cobra.Command{
 		Use:   "go-back",
-		Short: "Go back to the OS image before, if the present one was not confirmed in time (run by a timer of the host)",
+		Short: "Go back to the OS image before, if the present one was not confirmed in time (run by units of the host)",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			host := agent.NewSystemdHost("/")
 			defer host.Close()
-			why, err := agent.Deadman(command.Context(), host)
+			look := agent.Deadman
+			if isBoot {
+				look = agent.CountBoot
+			}
+			why, err := look(command.Context(), host)
 			if err != nil {
 				return fmt.Errorf("go back: %w", err)
 			}
@@ -71,4 +76,6 @@ func newGoBack() *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&isBoot, "boot", false, "count this boot, and go back only after too many that nobody confirmed (run once in each boot)")
+	return command
 }

@@ -250,3 +250,25 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeThatSomebodySwitchedIsBroughtBack: the image that the rollout wants is
+// staged again, and booted when it is the node's turn, not before.
+func TestANodeThatSomebodySwitchedIsBroughtBack(t *testing.T) {
+	b := newBench(t)
+	b.order(imageA, v1alpha1.PhaseStaged)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionBooted, metav1.ConditionTrue, "Booted")
+	b.machine.booted, b.machine.rollback = imageC, imageA // bootc switch, and a reboot
+	b.machine.restart()
+	b.startAgent(b.agent.options.PullSecretDir)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionBooted, metav1.ConditionFalse, "Staged")
+	if b.machine.booted != imageC || b.machine.staged != imageA || !b.machine.locked {
+		t.Errorf("it runs %s and has staged %s, locked %t", b.machine.booted, b.machine.staged, b.machine.locked)
+	}
+	b.order(imageA, v1alpha1.PhaseBooted)
+	b.settleDown()
+	if b.machine.booted != imageA {
+		t.Errorf("in its turn it runs %s", b.machine.booted)
+	}
+}

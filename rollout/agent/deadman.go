@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ const (
 	programPath = "/var/lib/imagemode/bin/imagemode-agent"
 	timerPath   = "/etc/systemd/system/imagemode-rollback.timer"
 	servicePath = "/etc/systemd/system/imagemode-rollback.service"
+	bootsPath   = "/etc/systemd/system/imagemode-boots.service"
 	// wantsPath has the timer started at boot: a file in place of a link.
 	wantsPath = "/etc/systemd/system/timers.target.d/50-imagemode-rollback.conf"
 )
@@ -47,8 +49,20 @@ Restart=on-failure
 RestartSec=30
 `
 
+// bootsUnit runs once in each boot: one that does not last until the deadline
+// would begin it anew for ever.
+const bootsUnit = `[Unit]
+Description=Count the boots of an OS image that is not confirmed
+ConditionPathExists=` + intentPath + `
+
+[Service]
+Type=exec
+ExecStart=` + programPath + ` go-back --boot
+UnsetEnvironment=container
+`
+
 const wantsUnit = `[Unit]
-Wants=imagemode-rollback.timer
+Wants=imagemode-rollback.timer imagemode-boots.service
 `
 
 // arm puts the dead-man timer in place for the next boot. What is there already
@@ -62,6 +76,7 @@ func arm(host Host, afterSeconds int64) error {
 	}
 	for _, file := range []struct{ path, content string }{
 		{servicePath, serviceUnit},
+		{bootsPath, bootsUnit},
 		{timerPath, fmt.Sprintf(timerUnit, afterSeconds)},
 		{wantsPath, wantsUnit},
 	} {
@@ -151,6 +166,40 @@ func Deadman(ctx context.Context, host Host) (why string, err error) {
 		case <-time.After(interval):
 		}
 	}
+}
+
+// maxBoots is how often an image may be booted without being confirmed: somebody
+// may reboot the node for reasons of their own, and an image may do so again and
+// again.
+const maxBoots = 3
+
+// CountBoot is called once in each boot. It records the boot where an image is not
+// confirmed, and has the node go back, as Deadman does, when there were too many.
+// It returns what came of it.
+func CountBoot(ctx context.Context, host Host) (what string, err error) {
+	intent, err := readIntent(host)
+	if err != nil {
+		return "", err
+	}
+	if intent == nil || !intent.Rebooting || intent.RollbackAfterSeconds == 0 {
+		return "no update waits for confirmation", nil
+	}
+	bootID, err := host.BootID(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case intent.BootID == bootID:
+		return "the node has not rebooted since it was told to", nil
+	case !slices.Contains(intent.Boots, bootID) && len(intent.Boots) <= maxBoots:
+		intent.Boots = append(intent.Boots, bootID)
+		if err := writeIntent(host, *intent); err != nil {
+			return "", err
+		}
+	}
+	if len(intent.Boots) <= maxBoots {
+		return fmt.Sprintf("boot %d of an image that is not confirmed", len(intent.Boots)), nil
+	}
+	return Deadman(ctx, host)
 }
 
 // deadmanLook is what the dead-man sees.
