@@ -70,3 +70,22 @@ func TestANodeInASlotIsKeptFromScaleDown(t *testing.T) {
 		t.Errorf("slots %v", slots)
 	}
 }
+
+// TestNodesThatComeLaterAreNotUpdated: an autoscaler makes nodes of the image that
+// its machines are made from.
+func TestNodesThatComeLaterAreNotUpdated(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	c.settle()
+	c.expectUpdated(imageB)
+	c.addNode()
+	c.rounds(1)
+	if counts := c.rollout().Status.Nodes; counts.Total != 3 || counts.Updated != 2 {
+		t.Errorf("with a new node %+v", counts)
+	}
+	c.settle()
+	c.expectUpdated(imageB)
+	if counts := c.rollout().Status.Nodes; counts.Total != 3 || counts.Updated != 3 {
+		t.Errorf("in the end %+v", counts)
+	}
+}
