@@ -125,10 +125,14 @@ func TestEveryKustomizationCanBeBuilt(t *testing.T) {
 	}
 }
 
+// TestWithTheAgentInTheImageThereIsNoDaemonSet: all else is as in config/default.
 func TestWithTheAgentInTheImageThereIsNoDaemonSet(t *testing.T) {
 	objects := build(t, "agent/service")
-	if found := names(objects); slices.Contains(found, "DaemonSet imagemode-agent") {
-		t.Errorf("the agent is a DaemonSet, too: %v", found)
+	found := names(objects)
+	for _, name := range names(build(t, "default")) {
+		if isThere := slices.Contains(found, name); isThere == (name == "DaemonSet imagemode-agent") {
+			t.Errorf("%s: there %t", name, isThere)
+		}
 	}
 	if args := arguments(t, objects); !slices.Contains(args, "--agent-image=$(AGENT_IMAGE)") {
 		t.Errorf("the controller has the arguments %v", args)
