@@ -72,7 +72,7 @@ func runSteps(ctx context.Context, job *job, result request.Result) (request.Res
 		job.out.startStep(step.name, i+1, len(steps))
 		next, report, err := runStep(ctx, job, step, image)
 		result.Steps = append(result.Steps, report)
-		result.LayerTags, result.Skeleton = job.layers.tags, job.skeleton
+		result.LayerTags, result.Skeleton, result.Agent = job.layers.tags, job.skeleton, job.agent
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -6,7 +6,7 @@
 //
 // # Steps
 //
-//	base → extensions → configs → user → verify → publish
+//	base → extensions → configs → user → agent → verify → publish
 //
 // A step is data (see step): its inputs, and a function from an image in a
 // registry to the next. Its key is the SHA-256 of its name and recipe, its inputs
@@ -20,6 +20,11 @@
 // layer is kept too, as layer-<32 hex>, so that a line more at the end runs that
 // line only. The number of a forced rebuild is part of the keys of steps and of
 // the tags of layers: nothing that ran a program before is taken then.
+//
+// Where the agent comes with the image (Request.AgentImage), its layers are put on
+// top of everything, as they are: its image is looked into once, and a copy of it
+// kept in the push repository; another config or text sends nothing of it again,
+// and another agent runs nothing again.
 //
 // The same inputs give the same bytes, in any repository and on any day, as far
 // as no program runs: times are those of the base, and no name of a repository is

@@ -38,6 +38,8 @@ type job struct {
 
 	// skeleton is the key of the names of an image's files that were kept or found.
 	skeleton string
+	// agent is the key of the checked copy of the agent's image.
+	agent string
 
 	// os is the OS image, once it has been read.
 	os *registry.Image

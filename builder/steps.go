@@ -48,6 +48,9 @@ var (
 
 	stepUser = step{name: "user", recipe: 1, inputs: userInputs, run: runUser}
 
+	// stepAgent comes last: another agent repeats no RUN.
+	stepAgent = step{name: "agent", recipe: 1, inputs: agentInputs, run: runAgent}
+
 	stepVerify  = step{name: "verify", run: runVerify}
 	stepPublish = step{name: "publish", run: runPublish}
 )
@@ -71,6 +74,9 @@ func stepsFor(job *job) []step {
 		steps = append(steps, stepUser, stepConfigs)
 	default:
 		steps = append(steps, stepConfigs, stepUser)
+	}
+	if job.request.AgentImage != "" {
+		steps = append(steps, stepAgent)
 	}
 	return append(steps, stepVerify, stepPublish)
 }

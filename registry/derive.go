@@ -46,15 +46,25 @@ type Change struct {
 	Labels map[string]string
 }
 
-// NewLayer is a layer that is not in any registry yet.
+// NewLayer is a layer that the image does not have yet.
 type NewLayer struct {
-	// Data is a tar, compressed by gzip, and Digest is its digest.
+	// Data is a tar, compressed by gzip, and Digest is its digest. Nil: the
+	// repository has the layer already, of Size bytes.
 	Data   []byte
+	Size   int64
 	Digest digest.Digest
 	// DiffID is the digest of the tar itself.
 	DiffID digest.Digest
 	// CreatedBy says in the image's history where the layer comes from.
 	CreatedBy string
+}
+
+// size is that of the compressed layer in bytes.
+func (l NewLayer) size() int64 {
+	if l.Data == nil {
+		return l.Size
+	}
+	return int64(len(l.Data))
 }
 
 // Derive makes a new image from one in a registry, without fetching its layers
@@ -180,6 +190,9 @@ func openTarget(ctx context.Context, to Target, tag string) (types.ImageDestinat
 // putNewBlobs pushes the layers of a change and the config.
 func putNewBlobs(ctx context.Context, target types.ImageDestination, derived *Image, change Change) error {
 	for _, layer := range change.Layers {
+		if layer.Data == nil {
+			continue
+		}
 		if err := putBlob(ctx, target, layer.Data, layer.Digest, false); err != nil {
 			return fmt.Errorf("pushing a layer: %w", err)
 		}

@@ -45,7 +45,7 @@ func editOCI(raw, config []byte, change Change) ([]byte, []types.BlobInfo, error
 		m.Layers = append(m.Layers, v1.Descriptor{
 			MediaType: v1.MediaTypeImageLayerGzip,
 			Digest:    layer.Digest,
-			Size:      int64(len(layer.Data)),
+			Size:      layer.size(),
 		})
 	}
 	serialized, err := m.Serialize()
@@ -62,7 +62,7 @@ func editSchema2(raw, config []byte, change Change) ([]byte, []types.BlobInfo, e
 		m.LayersDescriptors = append(m.LayersDescriptors, manifest.Schema2Descriptor{
 			MediaType: manifest.DockerV2Schema2LayerMediaType,
 			Digest:    layer.Digest,
-			Size:      int64(len(layer.Data)),
+			Size:      layer.size(),
 		})
 	}
 	serialized, err := m.Serialize()

@@ -152,6 +152,16 @@ func (s *scan) hides(name string) bool {
 	return s.opaque["/"]
 }
 
+// Walk visits the entries of a layer, whose digest is compared.
+func Walk(layer Layer, visit func(*tar.Header) error) error {
+	stream, err := layer.Open()
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	return readLayer(stream, layer.Digest, func(header *tar.Header, _ io.Reader) error { return visit(header) })
+}
+
 // readLayer visits the entries of a layer and compares its digest.
 func readLayer(stream io.Reader, want digest.Digest, visit func(*tar.Header, io.Reader) error) error {
 	verifier := want.Verifier()

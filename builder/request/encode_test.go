@@ -76,6 +76,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no base":                    {change(func(r *Request) { r.BaseImage = "" }), "baseImage"},
 		"a base without a registry":  {change(func(r *Request) { r.BaseImage = "base@sha256:" + hex64 }), "baseImage"},
 		"extensions by tag":          {change(func(r *Request) { r.ExtensionsImage = "registry.example.com/e:1" }), "extensionsImage"},
+		"an agent by tag":            {change(func(r *Request) { r.AgentImage = "registry.example.com/agent:1" }), "agentImage"},
 		"a push by digest":           {change(func(r *Request) { r.PushSpec = "registry.example.com/a@sha256:" + hex64 }), "pushSpec"},
 		"a push without a tag":       {change(func(r *Request) { r.PushSpec = "registry.example.com/a" }), "pushSpec"},
 		"an unknown architecture":    {change(func(r *Request) { r.Architecture = "x86_64" }), "architecture"},

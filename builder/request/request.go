@@ -34,6 +34,9 @@ type Request struct {
 	Ignition json.RawMessage `json:"ignition,omitempty"`
 	// Containerfile is the user's text for Architecture; empty: none.
 	Containerfile string `json:"containerfile,omitempty"`
+	// AgentImage holds imagemode-agent as a service of the host, by digest: its
+	// layers go on top of everything. Empty: the image has no agent of its own.
+	AgentImage string `json:"agentImage,omitempty"`
 	// Architecture is Go's name for it: amd64, arm64, ppc64le, s390x.
 	Architecture string `json:"architecture"`
 	// PushSpec is the tag to push to: host[:port]/repository:<Name>.
@@ -113,6 +116,10 @@ type Result struct {
 	// kept or found because the config needs to know them; empty: it does not.
 	// They are in the push repository under StepTag(Skeleton).
 	Skeleton string `json:"skeleton,omitempty"`
+	// Agent is the key, 64 hex, under which the checked copy of the agent's image
+	// was kept or found, as StepTag(Agent); empty: there is none in the image, or
+	// the step was not run.
+	Agent string `json:"agent,omitempty"`
 	// Failure says what went wrong.
 	Failure *Failure `json:"failure,omitempty"`
 }

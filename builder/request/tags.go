@@ -27,8 +27,10 @@ func (r *Result) Tags() []string {
 			tags = append(tags, StepTag(step.Key))
 		}
 	}
-	if r.Skeleton != "" {
-		tags = append(tags, StepTag(r.Skeleton))
+	for _, key := range []string{r.Skeleton, r.Agent} {
+		if key != "" {
+			tags = append(tags, StepTag(key))
+		}
 	}
 	return append(tags, r.LayerTags...)
 }
@@ -45,6 +47,9 @@ func (r *Result) validateTags() error {
 	}
 	if r.Skeleton != "" && !hashPattern.MatchString(r.Skeleton) {
 		return fmt.Errorf("the build result's skeleton %q is not 64 hex", r.Skeleton)
+	}
+	if r.Agent != "" && !hashPattern.MatchString(r.Agent) {
+		return fmt.Errorf("the build result's agent %q is not 64 hex", r.Agent)
 	}
 	for _, tag := range r.LayerTags {
 		if !layerTagPattern.MatchString(tag) {

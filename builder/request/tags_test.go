@@ -21,6 +21,10 @@ func TestTagsThatABuildReliesOn(t *testing.T) {
 			result: Result{Skeleton: key, Failure: &Failure{Class: Config}},
 			want:   []string{"step-" + key},
 		},
+		"so has the copy of the agent's image": {
+			result: Result{Agent: key},
+			want:   []string{"step-" + key},
+		},
 		"an image found by its inputs relies on nothing": {
 			result: Result{Steps: []Step{{Name: StepInputs, Key: key, Reused: true}}},
 		},
@@ -38,6 +42,7 @@ func TestAResultNamesOnlyTagsThatABuildWrites(t *testing.T) {
 	for name, test := range map[string]struct{ message, err string }{
 		"the tag of an image":        {`{` + digest + `,"layerTags":["worker-1"]}`, `"worker-1"`},
 		"a skeleton that is no hash": {`{` + digest + `,"skeleton":"latest"}`, `"latest"`},
+		"an agent that is no hash":   {`{` + digest + `,"agent":"latest"}`, `"latest"`},
 		"a key that is no hash":      {`{` + digest + `,"steps":[{"name":"user","key":"latest","duration":"1s"}]}`, `"latest"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,7 @@ func (r *Request) Validate() error {
 		r.validateNames(),
 		validateByDigest("baseImage", r.BaseImage, true),
 		validateByDigest("extensionsImage", r.ExtensionsImage, false),
+		validateByDigest("agentImage", r.AgentImage, false),
 		validateTagged("pushSpec", r.PushSpec),
 		r.validateKernelArguments(),
 	)
@@ -65,16 +66,25 @@ func validateByDigest(field, image string, required bool) error {
 	if image == "" && !required {
 		return nil
 	}
+	if err := CheckByDigest(image); err != nil {
+		return fmt.Errorf("build request: %s %w", field, err)
+	}
+	return nil
+}
+
+// CheckByDigest refuses what is not host[:port]/repository@sha256:<64 hex>. The
+// error begins with the image.
+func CheckByDigest(image string) error {
 	named, err := reference.ParseNamed(image)
 	if err != nil {
-		return fmt.Errorf("build request: %s %q: %w", field, image, err)
+		return fmt.Errorf("%q: %w", image, err)
 	}
 	digested, ok := named.(reference.Digested)
 	if !ok {
-		return fmt.Errorf("build request: %s %q is not by digest (name@sha256:<64 hex>)", field, image)
+		return fmt.Errorf("%q is not by digest (name@sha256:<64 hex>)", image)
 	}
 	if !isDigest(digested.Digest().String()) {
-		return fmt.Errorf("build request: %s %q is not by a sha256 digest", field, image)
+		return fmt.Errorf("%q is not by a sha256 digest", image)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ reboot, reboots into it when told to, and reports what the node has.
 
 It runs bootc on the host as transient systemd units over D-Bus and needs to be
 root. As a pod it needs the host's process namespace (hostPID) and privileges;
-as a service of the host it is started with --host-root=/.
+as a service of the host it is started with --host-root=/, and acts as the node,
+by the kubelet's credential. Where that service runs, a pod stands back.
 
 As long as there is no NodeImage for the node it does nothing.`
 
@@ -41,7 +42,7 @@ func newCommand() *cobra.Command {
 	}
 	command.AddCommand(newGoBack())
 	flags := command.Flags()
-	flags.StringVar(&options.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: the environment's NODE_NAME; as a service of the host, its host name)")
+	flags.StringVar(&options.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: the environment's NODE_NAME; as a service of the host, the one in the kubelet's credential)")
 	flags.StringVar(&options.HostRoot, "host-root", "/proc/1/root", "where the host's root directory is seen: /proc/1/root in a pod with hostPID, / for a service of the host")
 	flags.StringVar(&options.PullSecretDir, "pull-secret-dir", "/etc/imagemode/node-pull", "directory where the Secret imagemode-node-pull is mounted, one file per ImageRollout; may be absent")
 	flags.StringVar(&options.PullSecretFile, "pull-secret-file", "", "file with this node's own pull secret, such as /var/lib/kubelet/config.json: it is used in place of the rollout's")
@@ -55,14 +56,19 @@ func newCommand() *cobra.Command {
 
 // newGoBack is what the dead-man timer of the host runs; it needs no cluster.
 func newGoBack() *cobra.Command {
-	return &cobra.Command{
+	isBoot := false
+	command := &cobra.Command{
 		Use:   "go-back",
-		Short: "Go back to the OS image before, if the present one was not confirmed in time (run by a timer of the host)",
+		Short: "Go back to the OS image before, if the present one was not confirmed in time (run by units of the host)",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			host := agent.NewSystemdHost("/")
 			defer host.Close()
-			why, err := agent.Deadman(command.Context(), host)
+			look := agent.Deadman
+			if isBoot {
+				look = agent.CountBoot
+			}
+			why, err := look(command.Context(), host)
 			if err != nil {
 				return fmt.Errorf("go back: %w", err)
 			}
@@ -70,4 +76,6 @@ func newGoBack() *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&isBoot, "boot", false, "count this boot, and go back only after too many that nobody confirmed (run once in each boot)")
+	return command
 }

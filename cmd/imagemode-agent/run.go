@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,38 +30,42 @@ type Options struct {
 	MetricsAddress string
 }
 
+// isService: the agent is a service of the host, and no pod.
+func (o *Options) isService() bool { return o.HostRoot == "/" }
+
+// serviceUnit is the agent as a service of the host, see config/agent/service.
+const serviceUnit = "imagemode-agent.service"
+
 // Run runs the agent until the context ends.
 func Run(ctx context.Context, options Options) error {
 	if err := options.check(); err != nil {
 		return err
 	}
-	mgr, err := newManager(options)
+	config, err := options.connect(ctx)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(options, config)
 	if err != nil {
 		return err
 	}
 	host := agent.NewSystemdHost(options.HostRoot)
 	defer host.Close()
-	if err := agent.Add(mgr, host, agent.Options{NodeName: options.NodeName, PullSecretDir: options.PullSecretDir, PullSecretFile: options.PullSecretFile}); err != nil {
+	own := agent.Options{
+		NodeName: options.NodeName, PullSecretDir: options.PullSecretDir, PullSecretFile: options.PullSecretFile, ActsAsNode: options.isService(),
+	}
+	if !options.isService() {
+		own.StandsBackFor = serviceUnit
+	}
+	if err := agent.Add(mgr, host, own); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-// hostName is the name under which kubelets register where nobody says another.
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(name)
-}
-
 // check finds what would otherwise show up as an odd failure much later.
 func (o *Options) check() error {
-	if o.NodeName == "" && o.HostRoot == "/" {
-		o.NodeName = hostName()
-	}
-	if o.NodeName == "" {
+	if o.NodeName == "" && !o.isService() {
 		return fmt.Errorf("the node's name is not known: set --node-name, or NODE_NAME from the pod's spec.nodeName")
 	}
 	if os.Getuid() != 0 {
@@ -75,11 +79,7 @@ func (o *Options) check() error {
 
 // newManager makes a manager whose cache holds this node's NodeImage and no
 // other: a thousand agents must not each watch a thousand objects.
-func newManager(options Options) (ctrl.Manager, error) {
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, err
-	}
+func newManager(options Options, config *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err

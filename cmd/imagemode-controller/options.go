@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/machineconfigpool"
 	"github.com/imagemode/imagemode/controllers/machineosbuild"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	// BuilderImage and BuilderPod are what builder pods are made of.
 	BuilderImage string
 	BuilderPod   machineosbuild.BuilderPod
+	// AgentImage brings the agent into every image that is built.
+	AgentImage string
 	// BuilderDeadline ends a build, all its attempts together.
 	BuilderDeadline time.Duration
 	// BuilderPendingDeadline ends a build whose pod cannot start.
@@ -105,6 +108,9 @@ func (o *Options) addFlags(command *cobra.Command) {
 	flags.IntVar(&o.Burst, "kube-api-burst", 400, "requests to the API server that may go at once")
 
 	flags.StringVar(&o.BuilderImage, "builder-image", "", "image with imagemode-builder (required for the controller machineosbuild)")
+	flags.StringVar(&o.AgentImage, "agent-image", "",
+		"image, by digest, whose layers hold imagemode-agent as a service of the host, all of it below /usr: every image that is built gets them on top, and no pod is needed for the agent. "+
+			"It is part of what an image is made of: setting another one builds and rolls out all images anew. It is read with the credentials for base images; empty: agents are pods")
 	addBuilderPodFlags(flags, &o.BuilderPod)
 	flags.DurationVar(&o.BuilderDeadline, "builder-deadline", 2*time.Hour, "how long a build may take, all its attempts together")
 	flags.DurationVar(&o.BuilderPendingDeadline, "builder-pending-deadline", 30*time.Minute,
@@ -149,6 +155,11 @@ func (o *Options) validate() error {
 	problems = append(problems, checkControllers(o.Controllers))
 	if o.runs(switchBuilds) && o.BuilderImage == "" {
 		problems = append(problems, errors.New("--builder-image is empty; name the image with imagemode-builder"))
+	}
+	if o.AgentImage != "" {
+		if err := request.CheckByDigest(o.AgentImage); err != nil {
+			problems = append(problems, fmt.Errorf("--agent-image %w", err))
+		}
 	}
 	for name, deadline := range map[string]time.Duration{
 		"--builder-deadline": o.BuilderDeadline, "--builder-pending-deadline": o.BuilderPendingDeadline,

@@ -142,6 +142,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"a gate half open":      {[]string{"--builder-image=b", "--feature-gates=OSStreams"}, "write NAME=true or NAME=false"},
 		"the list of names":     {[]string{"--builder-image=b", "--controllers=rendre"}, "there are osimagestream, render, pool-status"},
 		"no namespace":          {[]string{"--builder-image=b", "--namespace="}, "--namespace is empty"},
+		"an agent by tag":       {[]string{"--builder-image=b", "--agent-image=r.example.com/agent:1"}, `--agent-image "r.example.com/agent:1" is not by digest`},
 		"no time":               {[]string{"--builder-image=b", "--builder-deadline=0s"}, "--builder-deadline"},
 		"no time to start":      {[]string{"--builder-image=b", "--builder-pending-deadline=0s"}, "--builder-pending-deadline"},
 		"no builds at a time":   {[]string{"--builder-image=b", "--max-concurrent-builds=0"}, "--max-concurrent-builds 0 is less than 1"},

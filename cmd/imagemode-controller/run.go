@@ -92,6 +92,7 @@ func addBuilds(mgr ctrl.Manager, o Options) error {
 	return machineosbuild.Add(mgr, machineosbuild.Options{
 		Namespace:              o.Namespace,
 		BuilderImage:           o.BuilderImage,
+		AgentImage:             o.AgentImage,
 		BuilderPod:             o.BuilderPod,
 		BuilderDeadline:        o.BuilderDeadline,
 		BuilderPendingDeadline: o.BuilderPendingDeadline,

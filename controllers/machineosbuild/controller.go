@@ -67,6 +67,9 @@ type Options struct {
 	Namespace string
 	// BuilderImage is the image with imagemode-builder. Required.
 	BuilderImage string
+	// AgentImage is an image, by digest, whose layers every image built gets: with
+	// imagemode-agent as a service of the host. Empty: agents are pods.
+	AgentImage string
 	// BuilderPod is what the cluster wants otherwise in builder pods.
 	BuilderPod BuilderPod
 	// BuilderDeadline ends a build, all its attempts together. Zero: two hours.

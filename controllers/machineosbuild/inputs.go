@@ -38,6 +38,9 @@ type imageInputs struct {
 	// their keys, 64 hex; empty: there are none, or nothing runs.
 	YumRepos string `json:"yumRepos,omitempty"`
 	GPGKeys  string `json:"gpgKeys,omitempty"`
+	// AgentImage is the digest of the image that brings the agent as a service of
+	// the host; empty: none does.
+	AgentImage string `json:"agentImage,omitempty"`
 	// Architecture is Go's name for it.
 	Architecture string `json:"architecture"`
 	// Rebuild is the number of rebuilds asked for. It counts only where a
@@ -129,7 +132,7 @@ func changesBetween(config string, previous *buildInputs, current buildInputs) [
 // inputNames are the names of what values returns, in the same order.
 var inputNames = []string{
 	"baseImage", "extensionsImage", "extensions", "kernelType", "kernelArguments", "ignition", "containerfile",
-	"yumRepos", "gpgKeys", "architecture", inputRendered, "pushRepository", "rebuild", inputAttempt,
+	"yumRepos", "gpgKeys", "agentImage", "architecture", inputRendered, "pushRepository", "rebuild", inputAttempt,
 }
 
 const (
@@ -142,14 +145,14 @@ const (
 // automaticInputs change without anybody editing the MachineOSConfig.
 var automaticInputs = []string{
 	"baseImage", "extensionsImage", "extensions", "kernelType", "kernelArguments", "ignition",
-	"yumRepos", "gpgKeys", inputRendered, inputAttempt,
+	"yumRepos", "gpgKeys", "agentImage", inputRendered, inputAttempt,
 }
 
 func (b buildInputs) values() []string {
 	return []string{
 		b.Image.BaseImage, b.Image.ExtensionsImage, strings.Join(b.Image.Extensions, " "), b.Image.KernelType,
 		strings.Join(b.Image.KernelArguments, " "), b.Image.Ignition, b.Image.Containerfile,
-		b.Image.YumRepos, b.Image.GPGKeys, b.Image.Architecture, b.RenderedMachineConfig, b.PushRepository, strconv.Itoa(b.Rebuild), strconv.Itoa(b.Attempt),
+		b.Image.YumRepos, b.Image.GPGKeys, b.Image.AgentImage, b.Image.Architecture, b.RenderedMachineConfig, b.PushRepository, strconv.Itoa(b.Rebuild), strconv.Itoa(b.Attempt),
 	}
 }
 

@@ -295,7 +295,7 @@ func TestSuppliesAreWhatThePodMounts(t *testing.T) {
 func TestRequestSaysWhatIsToBeBuilt(t *testing.T) {
 	owner := aScope(text(withExtensions), spec(func(s *mcfgv1.MachineConfigSpec) {
 		s.Extensions, s.KernelArguments = []string{"b", "a"}, []string{"quiet"}
-	}), annotated(keys.AnnotationRebuild, "x"), built(""))
+	}), annotated(keys.AnnotationRebuild, "x"), withAgent("registry.example.com"), built(""))
 	s := &buildScope{owner: owner, build: &owner.builds[0]}
 	packed, err := newRequest(s.build, s.blueprint())
 	if err != nil {
@@ -311,6 +311,7 @@ func TestRequestSaysWhatIsToBeBuilt(t *testing.T) {
 		Name: s.build.Name, InputsHash: inputsHashOf(s.build), BaseImage: baseImage, ExtensionsImage: extImage,
 		Extensions: []string{"a", "b"}, KernelArguments: []string{"quiet"}, Containerfile: withExtensions, Architecture: "amd64",
 		PushSpec: "registry.example.com/os/worker:" + s.build.Name, Rebuild: 1,
+		AgentImage: "registry.example.com/imagemode/agent@" + agentDigest,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)

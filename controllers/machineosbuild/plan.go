@@ -60,6 +60,8 @@ type blueprint struct {
 	rendered      *mcfgv1.MachineConfig
 	ignition      string
 	containerfile string
+	// agentImage brings the agent into the image; empty: none does.
+	agentImage string
 	// mistake is what keeps the Containerfile from being built; nil: none.
 	mistake error
 	// usesExtensions is true when the builder needs the extensions image.
@@ -158,7 +160,7 @@ func firstProblem(s *scope, rules []rule) *problem {
 
 // draw says what a build of the scope is, once the preconditions hold.
 func draw(s *scope, accepted counters) *blueprint {
-	print := &blueprint{counters: accepted, rendered: s.rendered, seed: s.seed()}
+	print := &blueprint{counters: accepted, rendered: s.rendered, agentImage: s.agentImage, seed: s.seed()}
 	print.containerfile, _ = s.containerfile()
 	text, mistake := checkText(print.containerfile)
 	print.mistake = mistake
@@ -196,6 +198,7 @@ func drawImage(s *scope, print *blueprint) imageInputs {
 		KernelArguments: s.rendered.Spec.KernelArguments,
 		Ignition:        hashOfText(print.ignition),
 		Containerfile:   hashOfText(print.containerfile),
+		AgentImage:      digestOf(s.agentImage),
 		Architecture:    s.architecture,
 	}
 	if print.usesExtensions {

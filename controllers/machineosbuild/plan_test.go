@@ -1,6 +1,7 @@
 package machineosbuild
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -231,6 +232,7 @@ func TestWhatChangesABuildsName(t *testing.T) {
 		"other credentials":      {func(s *scope) { s.secrets["push"] = builders.DockerConfig("", "push", "other.example.com") }, true},
 		"a trust bundle":         {func(s *scope) { s.site.trustBundle = "PEM" }, true},
 		"a node pull secret":     {func(s *scope) { s.nodePullSecret = "nodes" }, true},
+		"an agent in the image":  {withAgent("registry.example.com"), false},
 		"labels and annotations": {annotated("a", "b"), true},
 		"a rebuild":              {annotated(keys.AnnotationRebuild, "yes"), false},
 	} {
@@ -239,6 +241,29 @@ func TestWhatChangesABuildsName(t *testing.T) {
 				t.Errorf("the name is %s, was %s; want the same: %t", got, unchanged, test.same)
 			}
 		})
+	}
+}
+
+// agentDigest is that of the image of the agent, of which there may be mirrors.
+const agentDigest = "sha256:a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2a9e2"
+
+func withAgent(host string) func(*scope) {
+	return func(s *scope) { s.agentImage = host + "/imagemode/agent@" + agentDigest }
+}
+
+func TestTheAgentInTheImage(t *testing.T) {
+	first, mirrored := decide(aScope(withAgent("registry.example.com"))), decide(aScope(withAgent("mirror.example.com")))
+	if first.blueprint.name != mirrored.blueprint.name {
+		t.Error("the same agent from a mirror is another build")
+	}
+	// Images that were built before there was an agent in them stay what they are.
+	raw, err := json.Marshal(decide(aScope()).blueprint.inputs.Image)
+	if err != nil || strings.Contains(string(raw), "agentImage") {
+		t.Errorf("without an agent the inputs are %s, %v", raw, err)
+	}
+	why := decide(aScope(built(mcfgv1.MachineOSBuildSucceeded), withAgent("registry.example.com"))).why
+	if want := []change{{Input: "agentImage", New: agentDigest}}; !cmp.Equal(want, why) {
+		t.Errorf("why %+v, want %+v", why, want)
 	}
 }
 

@@ -50,8 +50,10 @@ type scope struct {
 	isRollingOut bool
 	// now is when the scope was read.
 	now time.Time
-	// namespace, architecture, nodePullSecret and globalPullSecret are Options'.
+	// namespace, architecture, agentImage, nodePullSecret and globalPullSecret are
+	// Options'.
 	namespace        string
+	agentImage       string
 	architecture     string
 	nodePullSecret   string
 	globalPullSecret string
@@ -153,6 +155,7 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 		secrets:          map[string]*corev1.Secret{},
 		namespace:        g.options.Namespace,
 		architecture:     g.options.Architecture,
+		agentImage:       g.options.AgentImage,
 		nodePullSecret:   g.options.NodePullSecret,
 		globalPullSecret: g.options.GlobalPullSecret,
 		now:              g.now(),

@@ -38,6 +38,7 @@ func newRequest(build *mcfgv1.MachineOSBuild, print *blueprint) ([]byte, error) 
 		KernelArguments: print.inputs.Image.KernelArguments,
 		Ignition:        config,
 		Containerfile:   print.containerfile,
+		AgentImage:      print.agentImage,
 		Architecture:    print.inputs.Image.Architecture,
 		PushSpec:        string(build.Spec.RenderedImagePushSpec),
 		Rebuild:         print.inputs.Image.Rebuild,

@@ -35,6 +35,11 @@ type Options struct {
 	// PullSecretFile is a file with the node's own credentials, as the kubelet
 	// has them: they are used in place of the rollout's. Empty: none.
 	PullSecretFile string
+	// ActsAsNode: the agent has the kubelet's credential, and may read its Node.
+	ActsAsNode bool
+	// StandsBackFor is a unit of the host that does what this agent would do: while
+	// it is active, nothing is done. Empty: there is none.
+	StandsBackFor string
 }
 
 // Agent reconciles the NodeImage of its node with its host.
@@ -47,6 +52,8 @@ type Agent struct {
 	options  Options
 	clock    func() time.Time
 	memory   memory
+	// isBack: the service of the host is at work.
+	isBack bool
 
 	// reported is the status that was written last, to the object of that UID:
 	// the cache may still show the one before it.
@@ -80,6 +87,9 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	if err := a.client.Get(ctx, request.NamespacedName, object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if isBack, err := a.standsBack(ctx); isBack || err != nil {
+		return ctrl.Result{RequeueAfter: recheckInterval}, err
+	}
 	in, err := a.observe(ctx, object)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -99,8 +109,8 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		a.announce(ctx, object, in, decision)
 	}
 	a.memory.attempt, a.memory.failed = in.Attempt, in.Failed
-	if isUnconfirmed(in) {
-		a.noteContact(ctx, object)
+	if isUnconfirmed(in) && !a.noteContact(ctx, object) {
+		decision.Again = min(decision.Again, contactInterval)
 	}
 	if err := a.act(ctx, in, decision); err != nil {
 		return ctrl.Result{}, err
@@ -109,6 +119,23 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		decision.Again = min(decision.Again, liveRetry)
 	}
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
+}
+
+// standsBack says whether the host has the agent as a service: two agents would
+// give their orders to one bootc.
+func (a *Agent) standsBack(ctx context.Context) (bool, error) {
+	if a.options.StandsBackFor == "" {
+		return false, nil
+	}
+	isActive, err := a.host.IsActive(ctx, a.options.StandsBackFor)
+	if isActive && !a.isBack {
+		log.FromContext(ctx).Info("standing back for the service of the host", "unit", a.options.StandsBackFor)
+	}
+	a.isBack = isActive
+	if isActive {
+		a.memory, a.reported = memory{}, nil // the other one knows more by now
+	}
+	return isActive, err
 }
 
 func (a *Agent) statusBefore(object *v1alpha1.NodeImage) v1alpha1.NodeImageStatus {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,8 +41,10 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b := &bench{t: t, now: now}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithStatusSubresource(&v1alpha1.NodeImage{}).
@@ -272,5 +275,27 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		if strings.Contains(printed, "auths") {
 			t.Errorf("printed as %s", printed)
 		}
+	}
+}
+
+// TestANodeThatSomebodySwitchedIsBroughtBack: the image that the rollout wants is
+// staged again, and booted when it is the node's turn, not before.
+func TestANodeThatSomebodySwitchedIsBroughtBack(t *testing.T) {
+	b := newBench(t)
+	b.order(imageA, v1alpha1.PhaseStaged)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionBooted, metav1.ConditionTrue, "Booted")
+	b.machine.booted, b.machine.rollback = imageC, imageA // bootc switch, and a reboot
+	b.machine.restart()
+	b.startAgent(b.agent.options.PullSecretDir)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionBooted, metav1.ConditionFalse, "Staged")
+	if b.machine.booted != imageC || b.machine.staged != imageA || !b.machine.locked {
+		t.Errorf("it runs %s and has staged %s, locked %t", b.machine.booted, b.machine.staged, b.machine.locked)
+	}
+	b.order(imageA, v1alpha1.PhaseBooted)
+	b.settleDown()
+	if b.machine.booted != imageA {
+		t.Errorf("in its turn it runs %s", b.machine.booted)
 	}
 }

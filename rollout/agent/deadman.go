@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,6 +23,7 @@ const (
 	programPath = "/var/lib/imagemode/bin/imagemode-agent"
 	timerPath   = "/etc/systemd/system/imagemode-rollback.timer"
 	servicePath = "/etc/systemd/system/imagemode-rollback.service"
+	bootsPath   = "/etc/systemd/system/imagemode-boots.service"
 	// wantsPath has the timer started at boot: a file in place of a link.
 	wantsPath = "/etc/systemd/system/timers.target.d/50-imagemode-rollback.conf"
 )
@@ -46,8 +49,20 @@ Restart=on-failure
 RestartSec=30
 `
 
+// bootsUnit runs once in each boot: one that does not last until the deadline
+// would begin it anew for ever.
+const bootsUnit = `[Unit]
+Description=Count the boots of an OS image that is not confirmed
+ConditionPathExists=` + intentPath + `
+
+[Service]
+Type=exec
+ExecStart=` + programPath + ` go-back --boot
+UnsetEnvironment=container
+`
+
 const wantsUnit = `[Unit]
-Wants=imagemode-rollback.timer
+Wants=imagemode-rollback.timer imagemode-boots.service
 `
 
 // arm puts the dead-man timer in place for the next boot. What is there already
@@ -61,6 +76,7 @@ func arm(host Host, afterSeconds int64) error {
 	}
 	for _, file := range []struct{ path, content string }{
 		{servicePath, serviceUnit},
+		{bootsPath, bootsUnit},
 		{timerPath, fmt.Sprintf(timerUnit, afterSeconds)},
 		{wantsPath, wantsUnit},
 	} {
@@ -76,19 +92,45 @@ func arm(host Host, afterSeconds int64) error {
 }
 
 // noteContact asks the API server, past the cache, and records that it answered.
-func (a *Agent) noteContact(ctx context.Context, object *v1alpha1.NodeImage) {
+func (a *Agent) noteContact(ctx context.Context, object *v1alpha1.NodeImage) bool {
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(object), &v1alpha1.NodeImage{})
+	if err == nil && a.options.ActsAsNode {
+		err = a.checkKubelet(ctx, object)
+	}
 	if err == nil {
 		err = writeContact(a.host)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("the image is not confirmed and the API server could not be reached; without it the node goes back", "error", err.Error())
+		log.FromContext(ctx).Info("the image is not confirmed, and the node is not seen to do well; if that lasts, it goes back", "error", err.Error())
 	}
+	return err == nil
+}
+
+// checkKubelet: an agent that is a pod runs because the kubelet does. One that is a
+// service of the host reaches the API server without it.
+func (a *Agent) checkKubelet(ctx context.Context, object *v1alpha1.NodeImage) error {
+	node := &corev1.Node{}
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(object), node); err != nil {
+		return err
+	}
+	booted, _ := splitBootID(a.memory.bootID)
+	if reported := node.Status.NodeInfo.BootID; reported != booted {
+		return fmt.Errorf("the kubelet has reported boot %s, and not yet the present one, %s", reported, booted)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("the node is not Ready: %s", condition.Message)
+		}
+	}
+	return nil
 }
 
 const (
 	// goBackInterval is how often the steps of going back are looked at.
 	goBackInterval = time.Second
+	// contactInterval is how often an agent looks that has yet to see the node do
+	// well on an image.
+	contactInterval = 5 * time.Second
 	// wellInterval is how often a node is looked at whose agent is well.
 	wellInterval = 2 * time.Minute
 )
@@ -124,6 +166,40 @@ func Deadman(ctx context.Context, host Host) (why string, err error) {
 		case <-time.After(interval):
 		}
 	}
+}
+
+// maxBoots is how often an image may be booted without being confirmed: somebody
+// may reboot the node for reasons of their own, and an image may do so again and
+// again.
+const maxBoots = 3
+
+// CountBoot is called once in each boot. It records the boot where an image is not
+// confirmed, and has the node go back, as Deadman does, when there were too many.
+// It returns what came of it.
+func CountBoot(ctx context.Context, host Host) (what string, err error) {
+	intent, err := readIntent(host)
+	if err != nil {
+		return "", err
+	}
+	if intent == nil || !intent.Rebooting || intent.RollbackAfterSeconds == 0 {
+		return "no update waits for confirmation", nil
+	}
+	bootID, err := host.BootID(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case intent.BootID == bootID:
+		return "the node has not rebooted since it was told to", nil
+	case !slices.Contains(intent.Boots, bootID) && len(intent.Boots) <= maxBoots:
+		intent.Boots = append(intent.Boots, bootID)
+		if err := writeIntent(host, *intent); err != nil {
+			return "", err
+		}
+	}
+	if len(intent.Boots) <= maxBoots {
+		return fmt.Sprintf("boot %d of an image that is not confirmed", len(intent.Boots)), nil
+	}
+	return Deadman(ctx, host)
 }
 
 // deadmanLook is what the dead-man sees.

@@ -14,7 +14,8 @@ import (
 func TestSystemdAcceptsTheDeadmanUnits(t *testing.T) {
 	ctx, host := newTestHost(t)
 	service, timer := "/run/imagemode-test/imagemode-rollback.service", "/run/imagemode-test/imagemode-rollback.timer"
-	for path, content := range map[string]string{service: serviceUnit, timer: fmt.Sprintf(timerUnit, 60)} {
+	boots := "/run/imagemode-test/imagemode-boots.service"
+	for path, content := range map[string]string{service: serviceUnit, timer: fmt.Sprintf(timerUnit, 60), boots: bootsUnit} {
 		if err := host.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -24,8 +25,8 @@ func TestSystemdAcceptsTheDeadmanUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = host.RemoveFile(programPath) })
-	output, err := host.Run(ctx, testUnit, []string{"/usr/bin/systemd-analyze", "verify", service, timer}, time.Minute)
-	if err != nil || !output.Succeeded() || strings.Contains(output.Stderr, "imagemode-rollback") {
+	output, err := host.Run(ctx, testUnit, []string{"/usr/bin/systemd-analyze", "verify", service, timer, boots}, time.Minute)
+	if err != nil || !output.Succeeded() || strings.Contains(output.Stderr, "imagemode-rollback") || strings.Contains(output.Stderr, "imagemode-boots") {
 		t.Errorf("%+v, %v", output, err)
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -153,11 +154,11 @@ func TestANodeWhoseAgentReachesTheAPIServerStays(t *testing.T) {
 	}
 }
 
-// TestTheDeadmanEnds runs what the timer starts, as it is.
-func TestTheDeadmanEnds(t *testing.T) {
-	b := bootInto(t)
+// untilDone runs something while the machine's commands come to their ends.
+func (b *bench) untilDone(run func(context.Context, Host) (string, error)) (string, error) {
 	stop := make(chan struct{})
-	go func() { // the machine's commands come to their end
+	defer close(stop)
+	go func() {
 		for {
 			select {
 			case <-stop:
@@ -169,8 +170,63 @@ func TestTheDeadmanEnds(t *testing.T) {
 			}
 		}
 	}()
-	why, err := Deadman(t.Context(), lockedHost{b.machine})
-	close(stop)
+	return run(b.t.Context(), lockedHost{b.machine})
+}
+
+// TestAnImageThatRebootsAgainAndAgain: no boot lasts until the deadline, nor does an
+// agent come up.
+func TestAnImageThatRebootsAgainAndAgain(t *testing.T) {
+	b := bootInto(t)
+	for boot := 1; boot <= maxBoots; boot++ {
+		for range 2 { // the unit may be started twice in a boot
+			what, err := CountBoot(t.Context(), b.machine)
+			if err != nil || what != fmt.Sprintf("boot %d of an image that is not confirmed", boot) {
+				t.Fatalf("boot %d: %q, %v", boot, what, err)
+			}
+		}
+		b.machine.restart()
+	}
+	what, err := b.untilDone(CountBoot)
+	if err != nil || what != "going back to "+imageA.Digest() || !b.machine.rebootAsked {
+		t.Fatalf("after %d boots: %q, %v", maxBoots, what, err)
+	}
+	b.machine.reboot()
+	if what, err := CountBoot(t.Context(), b.machine); err != nil || what != "the node does not run the image" || b.machine.booted != imageA {
+		t.Errorf("on %s: %q, %v", b.machine.booted, what, err)
+	}
+	b.startAgent(b.agent.options.PullSecretDir)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionBooted, metav1.ConditionFalse, "RolledBack")
+}
+
+func TestBootsThatAreNotCounted(t *testing.T) {
+	b := newBench(t)
+	if what, err := CountBoot(t.Context(), b.machine); err != nil || what != "no update waits for confirmation" {
+		t.Errorf("without an update: %q, %v", what, err)
+	}
+	b = bootInto(t, func(s *v1alpha1.NodeImageSpec) { s.RollbackAfterSeconds = 0 })
+	for range maxBoots + 1 {
+		b.machine.restart()
+		if what, err := CountBoot(t.Context(), b.machine); err != nil || what != "no update waits for confirmation" {
+			t.Errorf("without a way back: %q, %v", what, err)
+		}
+	}
+	b = bootInto(t)
+	b.pass()
+	b.order(imageB, v1alpha1.PhaseStaged) // confirmed
+	b.pass()
+	for range maxBoots + 1 {
+		b.machine.restart()
+		if what, err := CountBoot(t.Context(), b.machine); err != nil || what != "no update waits for confirmation" {
+			t.Errorf("on a confirmed image: %q, %v", what, err)
+		}
+	}
+}
+
+// TestTheDeadmanEnds runs what the timer starts, as it is.
+func TestTheDeadmanEnds(t *testing.T) {
+	b := bootInto(t)
+	why, err := b.untilDone(Deadman)
 	if err != nil || why != "going back to "+imageA.Digest() || !b.machine.rebootAsked || !b.machine.queued {
 		t.Errorf("%q, %v; reboot asked %t, rollback queued %t", why, err, b.machine.rebootAsked, b.machine.queued)
 	}

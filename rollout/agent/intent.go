@@ -39,6 +39,9 @@ type Intent struct {
 	// WentBack is the boot in which the node was told to go back to Previous. It
 	// does so once: a second bad boot is for a human to look at.
 	WentBack string `json:"wentBack,omitempty"`
+	// Boots are the boots, by id, in which nobody had confirmed the image when they
+	// began; see CountBoot.
+	Boots []string `json:"boots,omitempty"`
 	// Time is when the record was written, by the host's clock.
 	Time time.Time `json:"time"`
 }

@@ -293,6 +293,9 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 			look(deadlineInterval)
 		}
 	}
+	if day := nextPausedDay(scope); day > 0 {
+		look(day)
+	}
 	if opening := nextWindow(scope); opening != nil {
 		look(opening.Sub(scope.Now))
 	}

@@ -42,6 +42,7 @@ func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.S
 		node.Annotations = map[string]string{}
 	}
 	node.Annotations[annotationCordoned] = rollout
+	keepFromScaleDown(node)
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 		return false, fmt.Errorf("Node %s could not be cordoned: %w", node.Name, err)
 	}
@@ -58,6 +59,7 @@ func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *N
 	if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
 		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		delete(node.Annotations, annotationCordoned)
+		letScaleDown(node)
 		node.Spec.Unschedulable = false
 		if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 			return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)

@@ -77,6 +77,9 @@ func statusEvents(before, after v1alpha1.ImageRolloutStatus) []notice {
 	if after.Canary != nil && (before.Canary == nil || before.Canary.Image != after.Canary.Image) {
 		events = append(events, notice{nil, corev1.EventTypeNormal, "CanaryDone", "the canary nodes run " + after.Canary.Image})
 	}
+	if paused := pausedEvent(before, after); paused != nil {
+		events = append(events, *paused)
+	}
 	return events
 }
 

@@ -283,6 +283,7 @@ func TestAdvance(t *testing.T) {
 		"pods are left: wait and say which":                 {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "waits for a/b"}, nil, v1alpha1.SlotDraining, "waits for a/b"},
 		"the drain goes on after its deadline":              {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour)}, v1alpha1.SlotDraining, "x"},
 		"drained: boot":                                     {v1alpha1.SlotDraining, newNode(1), drained, nil, v1alpha1.SlotBooting, ""},
+		"drained, but not Ready any more: no order to boot": {v1alpha1.SlotDraining, newNode(1, notReady), drained, nil, v1alpha1.SlotDraining, "drained; waits for the node to be Ready before it reboots: "},
 		"drained under pause: boot":                         {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){paused}, v1alpha1.SlotBooting, ""},
 		"drained, another image: back":                      {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, ""},
 		"drain too long under Skip: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotSoaking, ""},

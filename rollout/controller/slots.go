@@ -71,6 +71,10 @@ func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcom
 	switch {
 	case isWithdrawn(scope, slot), node.isUpdated(slot.Image), isSkipped(scope, slot, result):
 		return enter(scope, slot, v1alpha1.SlotSoaking)
+	case result.isDrained && !node.isReady():
+		// Booted now it could not be told from a node that the image does no good.
+		slot.Message = clip("drained; waits for the node to be Ready before it reboots: " + node.readyCondition().Message)
+		return &slot
 	case result.isDrained:
 		return enterBoot(scope, slot, node, v1alpha1.SlotBooting)
 	}

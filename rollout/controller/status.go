@@ -32,6 +32,7 @@ func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRoll
 		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots, held), pausedCondition(scope),
 	} {
 		condition.ObservedGeneration = scope.Rollout.Generation
+		condition.LastTransitionTime = metav1.NewTime(scope.Now) // if it is one
 		condition.Message = clip(condition.Message)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
@@ -126,13 +127,6 @@ func waitingFor(scope *Scope) string {
 		return ""
 	}
 	return "; the canary nodes come first: " + list(waitingCanaries(scope, first))
-}
-
-func pausedCondition(scope *Scope) metav1.Condition {
-	if scope.Rollout.Spec.Paused {
-		return condition(v1alpha1.ConditionPaused, true, "Paused", "spec.paused is true")
-	}
-	return condition(v1alpha1.ConditionPaused, false, "NotPaused", "")
 }
 
 // maySkip is how long a status may wait because nothing but numbers and texts

@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -138,51 +136,9 @@ func (f *failures) testPowerCut(t *testing.T, image string) {
 
 // testToken: a real agent's token is of use for the status of its own NodeImage.
 func (f *failures) testToken(t *testing.T) {
-	ctx := inTime(t)
-	agent, err := f.AgentClient(ctx, f.first)
+	agent, err := f.AgentClient(inTime(t), f.first)
 	must(t, err)
-	patch := func(text string) client.Patch { return client.RawPatch("application/merge-patch+json", []byte(text)) }
-	of := func(node string) *v1alpha1.NodeImage {
-		return &v1alpha1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	}
-	const status = `{"status":{"bootID":"stolen"}}`
-	for name, try := range map[string]func(*v1alpha1.NodeImage) error{
-		"its own status": func(*v1alpha1.NodeImage) error {
-			return agent.Status().Patch(ctx, of(f.first), patch(status), client.DryRunAll)
-		},
-		"another node's status": func(*v1alpha1.NodeImage) error {
-			return agent.Status().Patch(ctx, of(f.second), patch(status), client.DryRunAll)
-		},
-		"its own spec": func(own *v1alpha1.NodeImage) error {
-			return agent.Patch(ctx, own, patch(`{"spec":{"phase":"Booted"}}`), client.DryRunAll)
-		},
-		"its own labels": func(own *v1alpha1.NodeImage) error {
-			return agent.Patch(ctx, own, patch(`{"metadata":{"labels":{"a":"b"}}}`), client.DryRunAll)
-		},
-		"its own owners": func(own *v1alpha1.NodeImage) error {
-			return agent.Patch(ctx, own, patch(`{"metadata":{"ownerReferences":null}}`), client.DryRunAll)
-		},
-		"its own NodeImage's end": func(own *v1alpha1.NodeImage) error { return agent.Delete(ctx, own, client.DryRunAll) },
-		"a new NodeImage": func(*v1alpha1.NodeImage) error {
-			return agent.Create(ctx, &v1alpha1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.NodeImageSpec{Rollout: "a", Phase: v1alpha1.PhaseIdle}}, client.DryRunAll)
-		},
-		"a rollout": func(*v1alpha1.NodeImage) error {
-			return agent.Patch(ctx, &v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: story.HandRollout}}, patch(`{"spec":{"paused":true}}`), client.DryRunAll)
-		},
-	} {
-		switch err := try(of(f.first)); {
-		case name == "its own status" && err != nil:
-			t.Errorf("%s is refused: %v", name, err)
-		case name != "its own status" && !apierrors.IsForbidden(err):
-			t.Errorf("%s: %v, want it forbidden", name, err)
-		}
-	}
-	// By way of the status nothing else can be changed either.
-	own := of(f.first)
-	must(t, agent.Status().Patch(ctx, own, patch(`{"metadata":{"labels":{"a":"b"},"ownerReferences":null},"spec":{"phase":"Booted"},"status":{"bootID":"stolen"}}`), client.DryRunAll))
-	if len(own.Labels) > 0 || len(own.OwnerReferences) != 1 || own.Spec.Phase != v1alpha1.PhaseStaged {
-		t.Errorf("with the status came labels %v, owners %v and phase %s", own.Labels, own.OwnerReferences, own.Spec.Phase)
-	}
+	powers{agent, f.first, f.second, story.HandRollout}.check(t)
 }
 
 // testDrain: a budget lets no pod go from the first worker, and the controller is

@@ -107,8 +107,9 @@ func TestTheOverlayForOpenShiftLeavesOutWhatThePlatformOwns(t *testing.T) {
 
 func TestEveryKustomizationCanBeBuilt(t *testing.T) {
 	for folder, wanted := range map[string][]string{
-		"crd":     {"CustomResourceDefinition imagerollouts.imagemode.dev", "CustomResourceDefinition machineconfigpools.machineconfiguration.openshift.io"},
-		"default": {"Namespace openshift-machine-config-operator", "MachineConfigPool master", "MachineConfigPool worker", "ValidatingAdmissionPolicy osimagestream-prevent-deletion", "DaemonSet imagemode-agent"},
+		"crd":           {"CustomResourceDefinition imagerollouts.imagemode.dev", "CustomResourceDefinition machineconfigpools.machineconfiguration.openshift.io"},
+		"default":       {"Namespace openshift-machine-config-operator", "MachineConfigPool master", "MachineConfigPool worker", "ValidatingAdmissionPolicy osimagestream-prevent-deletion", "DaemonSet imagemode-agent"},
+		"agent/service": {"Deployment imagemode-controller", "ClusterRoleBinding imagemode-agent-nodes", "ValidatingAdmissionPolicy imagemode-node-own-image"},
 		"prometheus": {
 			"Service imagemode-controller-metrics", "ServiceMonitor imagemode-controller", "ClusterRole imagemode-metrics-reader",
 		},
@@ -121,5 +122,19 @@ func TestEveryKustomizationCanBeBuilt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWithTheAgentInTheImageThereIsNoDaemonSet: all else is as in config/default.
+func TestWithTheAgentInTheImageThereIsNoDaemonSet(t *testing.T) {
+	objects := build(t, "agent/service")
+	found := names(objects)
+	for _, name := range names(build(t, "default")) {
+		if isThere := slices.Contains(found, name); isThere == (name == "DaemonSet imagemode-agent") {
+			t.Errorf("%s: there %t", name, isThere)
+		}
+	}
+	if args := arguments(t, objects); !slices.Contains(args, "--agent-image=$(AGENT_IMAGE)") {
+		t.Errorf("the controller has the arguments %v", args)
 	}
 }

@@ -20,6 +20,8 @@ type Faults struct {
 	Incompatible bool `json:"incompatible,omitempty"`
 	// SoftRebootCapable says so of what is staged.
 	SoftRebootCapable bool `json:"softRebootCapable,omitempty"`
+	// SoftRebootStays makes a soft reboot come back to the system that runs.
+	SoftRebootStays bool `json:"softRebootStays,omitempty"`
 	// NoRollback hides the rollback entry, as after a cleanup by hand.
 	NoRollback bool `json:"noRollback,omitempty"`
 	// Without are flags that this bootc does not know, such as

@@ -84,6 +84,9 @@ func (h *Host) Rollback(apply bool) error {
 	if err := os.Remove(h.stagedFile()); err != nil && !os.IsNotExist(err) {
 		return err
 	}
+	if err := h.dropNextRoot(); err != nil {
+		return err
+	}
 	if err := writeJSON(h.entryFile(), bootEntry{Default: next.ID, Rollback: other.ID}); err != nil {
 		return err
 	}

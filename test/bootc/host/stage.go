@@ -19,6 +19,9 @@ func (h *Host) stage(ctx context.Context, state state, image *source.Image, refe
 	if image.IsMissingBootcLabel() {
 		h.say("notice: Image is missing label: containers.bootc")
 	}
+	if err := h.dropNextRoot(); err != nil {
+		return err
+	}
 	deployment, err := h.reusable(state, image)
 	if err != nil {
 		return err
@@ -111,5 +114,10 @@ func (h *Host) removeUnusedLayers() error {
 // setLock changes whether the staged deployment is applied at the next reboot.
 func (h *Host) setLock(state *state, locked bool) error {
 	state.stagedLocked = locked
+	if locked {
+		if err := h.dropNextRoot(); err != nil {
+			return err
+		}
+	}
 	return writeJSON(h.stagedFile(), stagedRecord{Deployment: state.staged.ID, Locked: locked})
 }

@@ -25,6 +25,10 @@ type Program struct {
 	Name string
 	// Architecture is Go's name for it, as in amd64.
 	Architecture string
+	// Unit is what a systemd unit Name.service has in it, which starts with the
+	// machine: the image can be laid on an OS image then, and so has nothing outside
+	// of /usr. Empty: the image is for containers only.
+	Unit string
 }
 
 // passwd and group name the users that programs look up; without them a static
@@ -74,28 +78,15 @@ func layer(program Program) ([]byte, error) {
 	}
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
-	entries := []struct {
-		name    string
-		mode    int64
-		content []byte
-	}{
-		{name: "etc/", mode: 0o755},
-		{name: "etc/group", mode: 0o644, content: []byte(group)},
-		{name: "etc/passwd", mode: 0o644, content: []byte(passwd)},
-		{name: "root/", mode: 0o700},
-		{name: "tmp/", mode: 0o1777},
-		{name: "usr/", mode: 0o755},
-		{name: "usr/bin/", mode: 0o755},
-		{name: path.Join("usr/bin", program.Name), mode: 0o755, content: executable},
-		{name: "var/", mode: 0o755},
-		{name: "var/tmp/", mode: 0o1777},
-	}
-	for _, entry := range entries {
+	for _, entry := range program.entries(executable) {
 		header := &tar.Header{
-			Name: entry.name, Mode: entry.mode, Size: int64(len(entry.content)),
+			Name: entry.name, Mode: entry.mode, Size: int64(len(entry.content)), Linkname: entry.target,
 			Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0), Format: tar.FormatPAX,
 		}
-		if entry.content == nil {
+		switch {
+		case entry.target != "":
+			header.Typeflag = tar.TypeSymlink
+		case entry.content == nil:
 			header.Typeflag = tar.TypeDir
 		}
 		if err := archive.WriteHeader(header); err != nil {
@@ -109,4 +100,41 @@ func layer(program Program) ([]byte, error) {
 		return nil, err
 	}
 	return content.Bytes(), nil
+}
+
+// entry is one thing in the layer: a file, a link where target is set, or else a
+// directory.
+type entry struct {
+	name    string
+	mode    int64
+	content []byte
+	target  string
+}
+
+func (p Program) entries(executable []byte) []entry {
+	program := []entry{
+		{name: "usr/", mode: 0o755},
+		{name: "usr/bin/", mode: 0o755},
+		{name: path.Join("usr/bin", p.Name), mode: 0o755, content: executable},
+	}
+	if p.Unit == "" {
+		surroundings := []entry{
+			{name: "etc/", mode: 0o755},
+			{name: "etc/group", mode: 0o644, content: []byte(group)},
+			{name: "etc/passwd", mode: 0o644, content: []byte(passwd)},
+			{name: "root/", mode: 0o700},
+			{name: "tmp/", mode: 0o1777},
+		}
+		return append(append(surroundings, program...), entry{name: "var/", mode: 0o755}, entry{name: "var/tmp/", mode: 0o1777})
+	}
+	const units = "usr/lib/systemd/system/"
+	unit := p.Name + ".service"
+	return append(program,
+		entry{name: "usr/lib/", mode: 0o755},
+		entry{name: "usr/lib/systemd/", mode: 0o755},
+		entry{name: units, mode: 0o755},
+		entry{name: units + unit, mode: 0o644, content: []byte(p.Unit)},
+		entry{name: units + "multi-user.target.wants/", mode: 0o755},
+		entry{name: units + "multi-user.target.wants/" + unit, mode: 0o777, target: "../" + unit},
+	)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func program(t *testing.T) Program {
@@ -52,6 +53,35 @@ func TestImageHoldsWhatAProgramExpects(t *testing.T) {
 	if diff := cmp.Diff([]string{"/usr/bin/tool"}, config.Config.Entrypoint); diff != "" {
 		t.Error(diff)
 	}
+	want := map[string]int64{
+		"etc/": 0o755, "etc/group": 0o644, "etc/passwd": 0o644, "root/": 0o700, "tmp/": 0o1777,
+		"usr/": 0o755, "usr/bin/": 0o755, "usr/bin/tool": 0o755, "var/": 0o755, "var/tmp/": 0o1777,
+	}
+	if diff := cmp.Diff(want, modes(t, image)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAServiceBringsNothingThatTheSystemHas(t *testing.T) {
+	service := program(t)
+	service.Unit = "[Service]\n"
+	image, err := New(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const units = "usr/lib/systemd/system/"
+	want := map[string]int64{
+		"usr/": 0o755, "usr/bin/": 0o755, "usr/bin/tool": 0o755, "usr/lib/": 0o755, "usr/lib/systemd/": 0o755, units: 0o755,
+		units + "tool.service": 0o644, units + "multi-user.target.wants/": 0o755, units + "multi-user.target.wants/tool.service": 0o777,
+	}
+	if diff := cmp.Diff(want, modes(t, image)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// modes returns the mode of every entry of the image's one layer.
+func modes(t *testing.T, image v1.Image) map[string]int64 {
+	t.Helper()
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("layers: %d, %v", len(layers), err)
@@ -60,18 +90,6 @@ func TestImageHoldsWhatAProgramExpects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int64{
-		"etc/": 0o755, "etc/group": 0o644, "etc/passwd": 0o644, "root/": 0o700, "tmp/": 0o1777,
-		"usr/": 0o755, "usr/bin/": 0o755, "usr/bin/tool": 0o755, "var/": 0o755, "var/tmp/": 0o1777,
-	}
-	if diff := cmp.Diff(want, modes(t, stream)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// modes returns the mode of every entry of a tar stream.
-func modes(t *testing.T, stream io.Reader) map[string]int64 {
-	t.Helper()
 	found := map[string]int64{}
 	for archive := tar.NewReader(stream); ; {
 		header, err := archive.Next()

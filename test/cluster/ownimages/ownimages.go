@@ -34,6 +34,9 @@ type program struct {
 	command string
 	ldflags string
 	cgo     bool
+	// unit is the file in the checkout with the unit of a program that can be laid
+	// on OS images as a service; empty: it cannot.
+	unit string
 }
 
 // programs are all that are deployed. The builder needs cgo, for it re-executes
@@ -42,7 +45,7 @@ type program struct {
 var programs = []program{
 	{image: "controller", command: "imagemode-controller"},
 	{image: "builder", command: "imagemode-builder", cgo: true, ldflags: `-extldflags "-static"`},
-	{image: "agent", command: "imagemode-agent"},
+	{image: "agent", command: "imagemode-agent", unit: "config/agent/service/imagemode-agent.service"},
 }
 
 // Options say what to build and how to call it.
@@ -100,9 +103,15 @@ func (p program) compile(ctx context.Context, options Options) error {
 }
 
 func (p program) push(ctx context.Context, options Options, push []remote.Option) (Published, error) {
-	image, err := minimalimage.New(minimalimage.Program{
-		File: filepath.Join(options.BuildDir, p.command), Name: p.command, Architecture: runtime.GOARCH,
-	})
+	of := minimalimage.Program{File: filepath.Join(options.BuildDir, p.command), Name: p.command, Architecture: runtime.GOARCH}
+	if p.unit != "" {
+		unit, err := os.ReadFile(filepath.Join(options.Source, p.unit))
+		if err != nil {
+			return Published{}, err
+		}
+		of.Unit = string(unit)
+	}
+	image, err := minimalimage.New(of)
 	if err != nil {
 		return Published{}, err
 	}

@@ -104,6 +104,15 @@ func (c *Cluster) ClientWithToken(token string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
+// ClientWithKubeconfig is a client of whoever the kubeconfig is for.
+func (c *Cluster) ClientWithKubeconfig(content []byte) (client.Client, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
+}
+
 // Command runs a subcommand of the cluster command (up, images, down …) and
 // passes its output on.
 func (c *Cluster) Command(ctx context.Context, arguments ...string) error {

@@ -52,6 +52,9 @@ func (s *Story) reset(ctx context.Context) error {
 	if err := until(ctx, "imagemode's pods to be gone", s.podsAreGone); err != nil {
 		return err
 	}
+	if err := s.freeSlots(ctx); err != nil {
+		return err
+	}
 	if err := s.liftDeletionPolicy(ctx); err != nil {
 		return err
 	}
@@ -110,6 +113,34 @@ func (s *Story) abandonAll(ctx context.Context) error {
 	}
 	for i := range configs.Items {
 		err := s.Cluster.Client.Patch(ctx, &configs.Items[i], client.RawPatch("application/merge-patch+json", []byte(patch)))
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeSlots ends what a rollout was at when it was interrupted: no controller is
+// there any more to put its nodes back into service.
+func (s *Story) freeSlots(ctx context.Context) error {
+	var rollouts v1alpha1.ImageRolloutList
+	if err := s.Cluster.Client.List(ctx, &rollouts); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	for i := range rollouts.Items {
+		for _, slot := range rollouts.Items[i].Status.Slots {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slot.Node}}
+			err := s.Cluster.Client.Patch(ctx, node, client.RawPatch("application/merge-patch+json", []byte(
+				`{"metadata":{"annotations":{"imagemode.dev/cordoned-for":null,"imagemode.dev/kept-from-scale-down":null,`+
+					`"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"karpenter.sh/do-not-disrupt":null}},"spec":{"unschedulable":null}}`)))
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		err := s.Cluster.Client.Patch(ctx, &rollouts.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}

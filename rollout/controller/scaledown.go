@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// scaleDownKeys keep an autoscaler from removing a node: the Cluster Autoscaler
+// and Karpenter. A node that is drained for its update looks idle to both.
+var scaleDownKeys = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
+
+// annotationKept names those of scaleDownKeys that we set: what somebody else has
+// set, to whatever value, is theirs.
+const annotationKept = "imagemode.dev/kept-from-scale-down"
+
+// keepFromScaleDown sets what is not there. It goes with the cordon, in one write.
+func keepFromScaleDown(node *corev1.Node) {
+	ours := strings.Fields(strings.ReplaceAll(node.Annotations[annotationKept], ",", " "))
+	for _, key := range scaleDownKeys {
+		if _, isSet := node.Annotations[key]; isSet {
+			continue
+		}
+		node.Annotations[key] = "true"
+		if !slices.Contains(ours, key) {
+			ours = append(ours, key)
+		}
+	}
+	if len(ours) > 0 {
+		node.Annotations[annotationKept] = strings.Join(ours, ",")
+	}
+}
+
+// letScaleDown takes away what keepFromScaleDown has set, with the cordon.
+func letScaleDown(node *corev1.Node) {
+	for _, key := range strings.Split(node.Annotations[annotationKept], ",") {
+		if slices.Contains(scaleDownKeys, key) {
+			delete(node.Annotations, key)
+		}
+	}
+	delete(node.Annotations, annotationKept)
+}

@@ -1,0 +1,91 @@
+package controller
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWhatKeepsANodeFromScaleDown(t *testing.T) {
+	const autoscaler, karpenter = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"
+	for name, test := range map[string]struct {
+		before, kept map[string]string
+	}{
+		"nothing is set": {
+			map[string]string{},
+			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: autoscaler + "," + karpenter},
+		},
+		"an administrator keeps it, too": {
+			map[string]string{autoscaler: "true"},
+			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: karpenter},
+		},
+		"an administrator has said both": {
+			map[string]string{autoscaler: "false", karpenter: "true"},
+			map[string]string{autoscaler: "false", karpenter: "true"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(test.before)}}
+			for range 2 { // cordoned again after somebody uncordoned it
+				keepFromScaleDown(node)
+				if diff := cmp.Diff(test.kept, node.Annotations); diff != "" {
+					t.Errorf("while it is away (-want +got):\n%s", diff)
+				}
+			}
+			letScaleDown(node)
+			if diff := cmp.Diff(test.before, node.Annotations); diff != "" {
+				t.Errorf("afterwards (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestANodeInASlotIsKeptFromScaleDown: from the cordon's write to the uncordon's,
+// and no longer.
+func TestANodeInASlotIsKeptFromScaleDown(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	away := 0
+	for range 60 {
+		c.rounds(1)
+		for name := range c.machines {
+			node := c.node(name)
+			isKept := node.Annotations[scaleDownKeys[0]] == "true" && node.Annotations[scaleDownKeys[1]] == "true"
+			if isKept != node.Spec.Unschedulable {
+				t.Fatalf("%s: cordoned %t, kept %v", name, node.Spec.Unschedulable, node.Annotations)
+			}
+			if isKept {
+				away++
+			}
+		}
+	}
+	c.expectUpdated(imageB)
+	if away == 0 {
+		t.Error("no node was away")
+	}
+	if slots := c.rollout().Status.Slots; len(slots) != 0 {
+		t.Errorf("slots %v", slots)
+	}
+}
+
+// TestNodesThatComeLaterAreNotUpdated: an autoscaler makes nodes of the image that
+// its machines are made from.
+func TestNodesThatComeLaterAreNotUpdated(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	c.settle()
+	c.expectUpdated(imageB)
+	c.addNode()
+	c.rounds(1)
+	if counts := c.rollout().Status.Nodes; counts.Total != 3 || counts.Updated != 2 {
+		t.Errorf("with a new node %+v", counts)
+	}
+	c.settle()
+	c.expectUpdated(imageB)
+	if counts := c.rollout().Status.Nodes; counts.Total != 3 || counts.Updated != 3 {
+		t.Errorf("in the end %+v", counts)
+	}
+}
