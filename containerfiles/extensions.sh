@@ -41,7 +41,7 @@ for modules in /usr/lib/modules/*/; do # what the old kernel left, and what the 
 		dracut --force --no-hostonly --reproducible --kver "$(basename "$modules")" "$modules/initramfs.img"
 done
 if [ "$before" -gt 0 ] && [ "$(kernels)" -ne 1 ]; then ls /usr/lib/modules && echo "$(kernels) kernels are left, and exactly one can boot" && exit 65; fi
-rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/dnf* /var/log/hawkey.log /var/cache/debconf/*-old
+rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/dnf* /var/log/hawkey.log /var/cache/dnf/* /var/cache/libdnf5/* /var/cache/debconf/*-old
 find /var -xdev -mindepth 1 -type d -cnewer "$marker" ! -path '/var/cache*' ! -path '/var/tmp*' ! -path '/var/lib/apt*' ! -path '/var/lib/dnf*' \
 	-printf 'd %p %m %u %g -\n' | sort >"$marker.d" # /var is the node's own: made there at boot
 [ ! -s "$marker.d" ] || install -D -m 0644 "$marker.d" /usr/lib/tmpfiles.d/imagemode-extensions.conf

@@ -6,6 +6,7 @@
 package envtest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,9 +46,6 @@ func Start(t testing.TB) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the few processors, the garbage collector of the server takes a seventh, if
-	// it is not given more memory.
-	t.Setenv("GOGC", "400")
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths: []string{
@@ -63,11 +61,27 @@ func Start(t testing.TB) *rest.Config {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
-	config, err := environment.Start()
+	config, err := startWithMemory(environment)
 	if err != nil {
 		t.Fatalf("start the API server (run the tests with \"make envtest\", which generates the CRDs): %v", err)
 	}
 	return config
+}
+
+// startWithMemory gives the server more memory than it asks for: of few processors,
+// its garbage collector would take a seventh. What a test starts later has the
+// environment of before.
+func startWithMemory(environment *envtest.Environment) (*rest.Config, error) {
+	const variable = "GOGC"
+	before, isSet := os.LookupEnv(variable)
+	if err := os.Setenv(variable, "400"); err != nil {
+		return nil, err
+	}
+	config, err := environment.Start()
+	if isSet {
+		return config, errors.Join(err, os.Setenv(variable, before))
+	}
+	return config, errors.Join(err, os.Unsetenv(variable))
 }
 
 // assetsDirectory returns where etcd and kube-apiserver are: KUBEBUILDER_ASSETS,
