@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,27 @@ func TestImagesThatHangTakeNoTimeFromThoseBefore(t *testing.T) {
 	if result := results[needed]; result.err != nil || len(results) != 21 {
 		t.Errorf("error %v, %d answers", result.err, len(results))
 	}
+}
+
+// An image that a MachineConfig names and that hangs holds up the streams for half a
+// minute, and it is known then that it hangs.
+func TestAnImageThatHangsIsGivenUpSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := numbered(1)[0]
+		reader := newInspector(reads(func(ctx context.Context, _ string) (map[string]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}), newImageCache(time.Now), attemptBackoff)
+		decided := outcome{}
+		began := time.Now()
+		(&reconciler{}).learnTraits(t.Context(), &scope{overrides: []string{hung}}, &decided, reader)
+		if took := time.Since(began); took > traitsTimeout {
+			t.Errorf("it took %v", took)
+		}
+		if override := decided.overrides[streams.DigestOf(hung)]; !strings.Contains(override.Unread, "tried again") || decided.isComplete() {
+			t.Errorf("%+v", override)
+		}
+	})
 }
 
 // More images than can be noted: that is said, and the pools' are among those read.

@@ -17,7 +17,7 @@ func (r *reconciler) learnTraits(ctx context.Context, s *scope, outcome *outcome
 		outcome.knowNoMore(s)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, traitsTimeout)
 	defer cancel()
 	var ask []string
 	for _, stream := range outcome.Streams {
