@@ -127,7 +127,7 @@ func TestWhyLabelsWereNotReadIsNoted(t *testing.T) {
 	if traits := streams.DecodeTraits(object)["debian-13"]; traits.Unread != "" || !slices.Equal(traits.Runtimes, []string{"crun"}) {
 		t.Errorf("%+v", traits)
 	}
-	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10"}}, streams.DecodeOverrides(object)); diff != "" {
+	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10", Read: true}}, streams.DecodeOverrides(object)); diff != "" {
 		t.Error(diff)
 	}
 	t.Run("an image that does not exist is looked for now and then", func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAnExternalControlPlaneWaitsForNoLabels(t *testing.T) {
 			t.Errorf("%s: %+v", set.Name, traits)
 		}
 	}
-	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {}}, streams.DecodeOverrides(object)); diff != "" {
+	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Read: true}}, streams.DecodeOverrides(object)); diff != "" {
 		t.Error(diff)
 	}
 	if got := streams.RuntimesOf(object, "rhel-10"); !slices.Equal(got, []string{"crun"}) {
