@@ -112,7 +112,7 @@ const (
 	// for: JSON, a map from a stream's name to {runtimes, deprecated, image, unread}.
 	AnnotationStreamTraits = "imagemode.dev/stream-traits"
 	// AnnotationOverrides tells what is known of the images that MachineConfigs
-	// name: JSON, a map from an image's digest to {stream, runtimes, unread}.
+	// name: JSON, a map from an image's digest to {stream, runtimes, read, unread}.
 	AnnotationOverrides = "imagemode.dev/overrides"
 	// AnnotationReleasePayloadImage is the release image that the status was made
 	// from, completely; it is written after the status.

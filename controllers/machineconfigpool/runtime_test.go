@@ -25,7 +25,7 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 				"away": {Unread: "its registry is away"},
 			}),
 			machineconfiguration.AnnotationOverrides: streams.EncodeOverrides(map[string]streams.Override{
-				streams.DigestOf(ownOf("3")): {}, streams.DigestOf(ownOf("4")): {Stream: "rhel-10"}, streams.DigestOf(ownOf("5")): {Unread: "its registry is away"},
+				streams.DigestOf(ownOf("3")): {Read: true}, streams.DigestOf(ownOf("4")): {Stream: "rhel-10", Read: true}, streams.DigestOf(ownOf("7")): {}, streams.DigestOf(ownOf("5")): {Unread: "its registry is away"},
 			}),
 		}},
 		Spec: mcfgv1.OSImageStreamSpec{DefaultStream: "debian-13"},
@@ -53,6 +53,7 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 		"an image that is no stream's, and was made for one without runc": {text: runc, options: []builders.MachineConfigOption{own("4")}, reason: reasonRuntimeMissing},
 		"an image that does not answer":                                   {text: runc, options: []builders.MachineConfigOption{own("5")}, reason: reasonRuntimeUnknown},
 		"an image that is not looked at yet":                              {text: runc, options: []builders.MachineConfigOption{own("6")}, reason: "wait"},
+		"one of which only something is noted":                            {text: runc, options: []builders.MachineConfigOption{own("7")}, reason: "wait"},
 		"one that is not, with crun":                                      {text: crun, options: []builders.MachineConfigOption{own("6")}},
 		"one that nobody will ever look at":                               {text: runc, options: []builders.MachineConfigOption{own("6")}, isUnlabelled: true},
 		"an image that is another stream's":                               {text: runc, options: []builders.MachineConfigOption{builders.OSImageURL("mirror.example.com/os@" + digest1)}},

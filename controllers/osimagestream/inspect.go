@@ -29,6 +29,10 @@ const (
 	// discoveryTimeout ends all attempts of one reconcile: what was found by
 	// then is published, and the rest is tried again later.
 	discoveryTimeout = 2 * time.Minute
+	// traitsTimeout ends the look at what images can do, which a change of the streams
+	// has to wait for: one attempt at an image that hangs, and half of another. What
+	// was read by then is kept, and the rest is read the next time.
+	traitsTimeout = 30 * time.Second
 )
 
 // attemptBackoff are the waits between attempts at one image: about half a

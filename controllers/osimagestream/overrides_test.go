@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,6 +59,27 @@ func TestImagesThatHangTakeNoTimeFromThoseBefore(t *testing.T) {
 	}
 }
 
+// An image that a MachineConfig names and that hangs holds up the streams for half a
+// minute, and it is known then that it hangs.
+func TestAnImageThatHangsIsGivenUpSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := numbered(1)[0]
+		reader := newInspector(reads(func(ctx context.Context, _ string) (map[string]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}), newImageCache(time.Now), attemptBackoff)
+		decided := outcome{}
+		began := time.Now()
+		(&reconciler{}).learnTraits(t.Context(), &scope{overrides: []string{hung}}, &decided, reader)
+		if took := time.Since(began); took > traitsTimeout {
+			t.Errorf("it took %v", took)
+		}
+		if override := decided.overrides[streams.DigestOf(hung)]; !strings.Contains(override.Unread, "tried again") || decided.isComplete() {
+			t.Errorf("%+v", override)
+		}
+	})
+}
+
 // More images than can be noted: that is said, and the pools' are among those read.
 func TestMoreImagesThanAreReadAreSaid(t *testing.T) {
 	w := newWorld(t, builders.MachineConfigPool("worker"))
@@ -105,7 +127,7 @@ func TestWhyLabelsWereNotReadIsNoted(t *testing.T) {
 	if traits := streams.DecodeTraits(object)["debian-13"]; traits.Unread != "" || !slices.Equal(traits.Runtimes, []string{"crun"}) {
 		t.Errorf("%+v", traits)
 	}
-	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10"}}, streams.DecodeOverrides(object)); diff != "" {
+	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10", Read: true}}, streams.DecodeOverrides(object)); diff != "" {
 		t.Error(diff)
 	}
 	t.Run("an image that does not exist is looked for now and then", func(t *testing.T) {
@@ -151,7 +173,7 @@ func TestAnExternalControlPlaneWaitsForNoLabels(t *testing.T) {
 			t.Errorf("%s: %+v", set.Name, traits)
 		}
 	}
-	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {}}, streams.DecodeOverrides(object)); diff != "" {
+	if diff := cmp.Diff(map[string]streams.Override{streams.DigestOf(mine): {Read: true}}, streams.DecodeOverrides(object)); diff != "" {
 		t.Error(diff)
 	}
 	if got := streams.RuntimesOf(object, "rhel-10"); !slices.Equal(got, []string{"crun"}) {

@@ -214,7 +214,7 @@ func TestImagesThatMachineConfigsNameTellWhatTheyAre(t *testing.T) {
 	w.create(override)
 	w.create(builders.MachineConfig("50-tag", "worker", builders.OSImageURL(w.registry.Host+"/mine:1")))
 	object := w.mustReconcile()
-	want := map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10"}}
+	want := map[string]streams.Override{streams.DigestOf(mine): {Stream: "rhel-10", Read: true}}
 	if diff := cmp.Diff(want, streams.DecodeOverrides(object)); diff != "" || problems(object) != "" {
 		t.Error(diff, problems(object))
 	}

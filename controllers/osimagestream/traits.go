@@ -17,7 +17,7 @@ func (r *reconciler) learnTraits(ctx context.Context, s *scope, outcome *outcome
 		outcome.knowNoMore(s)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, traitsTimeout)
 	defer cancel()
 	var ask []string
 	for _, stream := range outcome.Streams {
@@ -40,7 +40,7 @@ func (o *outcome) knowNoMore(s *scope) {
 	}
 	o.overrides = map[string]streams.Override{}
 	for _, image := range s.overrides {
-		o.overrides[streams.DigestOf(image)] = streams.Override{}
+		o.overrides[streams.DigestOf(image)] = streams.Override{Read: true}
 	}
 }
 
@@ -81,20 +81,13 @@ func (o *outcome) learnOverrides(ctx context.Context, s *scope, results map[stri
 		log.FromContext(ctx).Info("it is not known yet what a MachineConfig's OS image can do", "image", image, "error", result.err.Error())
 		o.hasUnknownTraits = o.hasUnknownTraits || !isGone(result.err)
 		o.hasMissingImages = o.hasMissingImages || isGone(result.err)
-		switch before, isKnown := known[digest]; {
-		case isKnown && before.Unread == "":
+		switch before := known[digest]; {
+		case before.Read:
 			o.overrides[digest] = before
-		case !o.isRead(digest):
+		case !o.overrides[digest].Read: // two MachineConfigs may name it at its source and at a mirror
 			o.overrides[digest] = streams.Override{Unread: streams.Truncate(explain(ctx, result.err), maxUnread)}
 		}
 	}
-}
-
-// isRead reports whether an image was read under another name: two MachineConfigs
-// may name the same one, at its source and at a mirror.
-func (o *outcome) isRead(digest string) bool {
-	override, isThere := o.overrides[digest]
-	return isThere && override.Unread == ""
 }
 
 // maxUnread bounds in bytes what is kept of why an image was not read.

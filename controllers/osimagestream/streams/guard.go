@@ -101,10 +101,10 @@ func (g RuntimeGuard) ofImage(image string) target {
 	if stream := OfImage(g.Object, image); stream != "" {
 		return g.ofStream(stream)
 	}
-	override, isKnown := DecodeOverrides(g.Object)[digestOf(image)]
+	override := DecodeOverrides(g.Object)[digestOf(image)]
 	found := target{
 		subject: "OS image " + image, runtimes: override.Runtimes,
-		isRead: isKnown && override.Unread == "" || g.IsUnlabelled, unread: override.Unread,
+		isRead: override.Read || g.IsUnlabelled, unread: override.Unread,
 	}
 	if len(found.runtimes) == 0 {
 		found.runtimes = RuntimesOf(g.Object, override.Stream)

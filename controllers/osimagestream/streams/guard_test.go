@@ -161,8 +161,8 @@ func TestTheRuntimeOfAnImage(t *testing.T) {
 	ten, centos, nine, bare, own, away, fresh := image("1"), image("2"), image("3"), image("4"), image("5"), image("6"), image("7")
 	object := known(read("rhel-10"), "rhel-10", "rhel-9")
 	object.Annotations[machineconfiguration.AnnotationOverrides] = EncodeOverrides(map[string]Override{
-		DigestOf(ten): {Stream: "rhel-10"}, DigestOf(centos): {Stream: "centos-10"}, DigestOf(nine): {Stream: "rhel-9"}, DigestOf(bare): {},
-		DigestOf(own): {Stream: "mine", Runtimes: []string{"crun"}}, DigestOf(away): {Unread: "image x cannot be read now"},
+		DigestOf(ten): {Stream: "rhel-10", Read: true}, DigestOf(centos): {Stream: "centos-10", Read: true}, DigestOf(nine): {Stream: "rhel-9", Read: true},
+		DigestOf(bare): {Read: true}, DigestOf(own): {Stream: "mine", Runtimes: []string{"crun"}, Read: true}, DigestOf(away): {Unread: "image x cannot be read now"},
 	})
 	both := choosing("runc")
 	both.Storage.Files = append(both.Storage.Files, dropIn("99-y", encoded(runtimeText("crun"))))
@@ -243,10 +243,10 @@ func TestOverrideOf(t *testing.T) {
 		labels map[string]string
 		want   Override
 	}{
-		"both":                     {map[string]string{LabelStream: " RHEL-10 ", LabelRuntimes: "crun"}, Override{Stream: "rhel-10", Runtimes: []string{"crun"}}},
-		"no labels":                {nil, Override{}},
-		"what cannot be a stream":  {map[string]string{LabelStream: "a_b"}, Override{}},
-		"what is too long for one": {map[string]string{LabelStream: strings.Repeat("a", 5000)}, Override{}},
+		"both":                     {map[string]string{LabelStream: " RHEL-10 ", LabelRuntimes: "crun"}, Override{Stream: "rhel-10", Runtimes: []string{"crun"}, Read: true}},
+		"no labels":                {nil, Override{Read: true}},
+		"what cannot be a stream":  {map[string]string{LabelStream: "a_b"}, Override{Read: true}},
+		"what is too long for one": {map[string]string{LabelStream: strings.Repeat("a", 5000)}, Override{Read: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, OverrideOf(tc.labels)); diff != "" {

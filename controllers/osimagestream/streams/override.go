@@ -21,7 +21,10 @@ type Override struct {
 	Stream string `json:"stream,omitempty"`
 	// Runtimes of the image, sorted; empty: unknown.
 	Runtimes []string `json:"runtimes,omitempty"`
-	// Unread says for the user why the labels could not be read; empty: they were.
+	// Read says that the labels were read. Without it nothing is known.
+	Read bool `json:"read,omitempty"`
+	// Unread says for the user why they could not be read; empty: they were, or nobody
+	// has tried yet.
 	Unread string `json:"unread,omitempty"`
 }
 
@@ -38,7 +41,7 @@ func OverrideOf(labels map[string]string) Override {
 	if len(validation.IsDNS1123Subdomain(stream)) > 0 {
 		stream = ""
 	}
-	return Override{Stream: stream, Runtimes: parseRuntimes(labels[LabelRuntimes])}
+	return Override{Stream: stream, Runtimes: parseRuntimes(labels[LabelRuntimes]), Read: true}
 }
 
 // EncodeOverrides writes the annotation imagemode.dev/overrides: JSON, a map from
