@@ -177,29 +177,34 @@ const maxBoots = 3
 // confirmed, and has the node go back, as Deadman does, when there were too many.
 // It returns what came of it.
 func CountBoot(ctx context.Context, host Host) (what string, err error) {
+	isTooOften, what, err := countBoot(ctx, host)
+	if err != nil || !isTooOften {
+		return what, err
+	}
+	return Deadman(ctx, host)
+}
+
+func countBoot(ctx context.Context, host Host) (isTooOften bool, what string, err error) {
 	intent, err := readIntent(host)
 	if err != nil {
-		return "", err
+		return false, "", err
 	}
 	if intent == nil || !intent.Rebooting || intent.RollbackAfterSeconds == 0 {
-		return "no update waits for confirmation", nil
+		return false, "no update waits for confirmation", nil
 	}
 	bootID, err := host.BootID(ctx)
 	switch {
 	case err != nil:
-		return "", err
+		return false, "", err
 	case intent.BootID == bootID:
-		return "the node has not rebooted since it was told to", nil
+		return false, "the node has not rebooted since it was told to", nil
 	case !slices.Contains(intent.Boots, bootID) && len(intent.Boots) <= maxBoots:
 		intent.Boots = append(intent.Boots, bootID)
 		if err := writeIntent(host, *intent); err != nil {
-			return "", err
+			return false, "", err
 		}
 	}
-	if len(intent.Boots) <= maxBoots {
-		return fmt.Sprintf("boot %d of an image that is not confirmed", len(intent.Boots)), nil
-	}
-	return Deadman(ctx, host)
+	return len(intent.Boots) > maxBoots, fmt.Sprintf("boot %d of an image that is not confirmed", len(intent.Boots)), nil
 }
 
 // deadmanLook is what the dead-man sees.

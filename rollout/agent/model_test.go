@@ -90,6 +90,7 @@ func TestModel(t *testing.T) {
 				b.startAgent(b.agent.options.PullSecretDir)
 			},
 			"dead-man":       func(*rapid.T) { b.deadman() },
+			"boot counted":   func(*rapid.T) { b.countBoot() },
 			"agent restarts": func(*rapid.T) { b.startAgent(b.agent.options.PullSecretDir) },
 		})
 		b.machine.fails, b.machine.finalizeFails = map[string][]string{}, false

@@ -21,6 +21,7 @@ import (
 const (
 	servicePool   = "service"
 	serviceConfig = "50-worker-service"
+	brokenConfig  = "51-worker-broken"
 	serviceFile   = "/etc/imagemode-service.conf"
 	addsNothing   = "FROM configs AS final\n"
 )
@@ -52,6 +53,7 @@ func TestService(t *testing.T) {
 	part(t, "the kubelet's credential is of use for its own node only", s.testCredential)
 	part(t, "the service brings the next image, by a soft reboot", s.testSoftReboot)
 	part(t, "a soft reboot that does not bring the image is followed by a full one", s.testSoftRebootThatStays)
+	part(t, "the service does not vouch for an image whose kubelet does not start", s.testBrokenKubelet)
 }
 
 // tidy leaves the node to the agents that are pods: it keeps its image.
@@ -69,6 +71,13 @@ func (s *serviceTest) build(t *testing.T, text string) string {
 	ctx := inTime(t)
 	must(t, s.told.ApplyFile(ctx, serviceConfig, serviceFile, text))
 	must(t, s.told.ApplyMachineOSConfig(ctx, servicePool, addsNothing, "push"))
+	return s.nextImage(t)
+}
+
+// nextImage waits for an image of the pool that is not known yet.
+func (s *serviceTest) nextImage(t *testing.T) string {
+	t.Helper()
+	ctx := inTime(t)
 	var image string
 	for image == "" || slices.Contains(s.images, image) {
 		build, err := s.told.PoolBuild(ctx, servicePool, s.osImage)
@@ -181,4 +190,28 @@ func (s *serviceTest) testSoftRebootThatStays(t *testing.T) {
 	if got := s.told.Workers.Reboots()[s.node] - reboots; got != 1 {
 		t.Errorf("%s rebooted %d times, want once", s.node, got)
 	}
+}
+
+// testBrokenKubelet: the service is up and reaches the API server, where a pod would
+// not be. The node goes back all the same.
+func (s *serviceTest) testBrokenKubelet(t *testing.T) {
+	ctx := inTime(t)
+	must(t, s.told.SetFaults(ctx, s.node, "{}"))
+	must(t, s.told.GiveUpAfter(ctx, servicePool, shortDeadline))
+	good := s.images[len(s.images)-1]
+	must(t, s.told.ApplyFile(ctx, brokenConfig, "/etc/systemd/system/kubelet.service.d/50-broken.conf", brokenKubelet))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		must(t, s.told.DeleteFile(ctx, brokenConfig))
+	})
+	broken := s.nextImage(t)
+	node, err := s.told.AwaitNode(ctx, s.node, "to have gone back", func(node *v1alpha1.NodeImage) bool {
+		return story.Runs(good)(node) && slices.ContainsFunc(node.Status.FailedImages, func(failed v1alpha1.Attempt) bool {
+			return failed.Image == broken && failed.Class == v1alpha1.FailureRolledBack
+		})
+	})
+	must(t, err)
+	t.Logf("the node says: %s", node.Status.LastAttempt.Message)
+	must(t, s.told.AwaitService(ctx, s.node))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,15 @@ func (s *Story) KubeletClient(ctx context.Context, machine string) (client.Clien
 
 // AllowSoftReboots has a rollout restart the userspace only, where that is possible.
 func (s *Story) AllowSoftReboots(ctx context.Context, rollout string) error {
-	object := &v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: rollout}}
-	return s.Cluster.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"reboot":{"policy":"SoftIfCapable"}}}`)))
+	return s.patchRollout(ctx, rollout, `{"spec":{"reboot":{"policy":"SoftIfCapable"}}}`)
+}
+
+// GiveUpAfter says how long a node of a rollout may take to be well on its image.
+func (s *Story) GiveUpAfter(ctx context.Context, rollout string, deadline time.Duration) error {
+	return s.patchRollout(ctx, rollout, fmt.Sprintf(`{"spec":{"rollback":{"deadline":%q}}}`, deadline))
+}
+
+func (s *Story) patchRollout(ctx context.Context, name, patch string) error {
+	object := &v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return s.Cluster.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch)))
 }
