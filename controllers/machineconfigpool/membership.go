@@ -70,8 +70,12 @@ type claimBook struct {
 	all   claims
 }
 
-// of is claimsOf. The answer is shared, and must not be changed.
+// of is claimsOf; a nil book remembers nothing. The answer is shared, and must not be
+// changed.
 func (b *claimBook) of(pools []mcfgv1.MachineConfigPool) claims {
+	if b == nil {
+		return claimsOf(pools)
+	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	isSame := len(pools) == len(b.known)
