@@ -35,8 +35,7 @@ type ImageRolloutStatus struct {
 	// written before its node is cordoned and removed after it is uncordoned.
 	//
 	// +optional
-	// +listType=map
-	// +listMapKey=node
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Slots []Slot `json:"slots,omitempty"`
 

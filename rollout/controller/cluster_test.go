@@ -103,7 +103,25 @@ func newCluster(t failer, nodes int) *cluster {
 			return []string{strconv.FormatBool(object.(*corev1.Node).Spec.Unschedulable)}
 		}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{List: listMetadata}).
 		Build())
+}
+
+// listMetadata lets the fake client select by the fields of nodes where only their
+// metadata is asked for, as an API server does.
+func listMetadata(ctx context.Context, w client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	metadata, isIt := list.(*metav1.PartialObjectMetadataList)
+	if !isIt {
+		return w.List(ctx, list, options...)
+	}
+	nodes := &corev1.NodeList{}
+	if err := w.List(ctx, nodes, options...); err != nil {
+		return err
+	}
+	for _, node := range nodes.Items {
+		metadata.Items = append(metadata.Items, metav1.PartialObjectMetadata{ObjectMeta: node.ObjectMeta})
+	}
+	return nil
 }
 
 // newClusterOn is a cluster on an API server without nodes and rollouts.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,25 +49,30 @@ func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress)
 	}
 }
 
-// readCordons brings the nodes that anybody has cordoned into the scope, as the
-// API server has them.
+// readCordons brings into the scope which nodes anybody has cordoned, as the API
+// server has it: their names alone, or a pass with hundreds of them would read
+// megabytes.
 func (r *Reconciler) readCordons(ctx context.Context, scope *Scope) error {
-	cordoned := &corev1.NodeList{}
+	cordoned := &metav1.PartialObjectMetadataList{}
+	cordoned.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	selector := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.unschedulable", "true")}
 	if err := r.Live.List(ctx, cordoned, selector); err != nil {
 		return err
 	}
 	for i := range cordoned.Items {
-		if node := scope.node(slotOf(&cordoned.Items[i])); node != nil {
-			node.Node = &cordoned.Items[i]
+		node := scope.node(slotOf(&cordoned.Items[i]))
+		if node == nil || node.Spec.Unschedulable {
+			continue
 		}
+		node.Node = node.DeepCopy()
+		node.Spec.Unschedulable = true
 	}
 	return nil
 }
 
 // slotOf names a node the way a slot does.
-func slotOf(node *corev1.Node) v1alpha1.Slot {
-	return v1alpha1.Slot{Node: node.Name, NodeUID: string(node.UID)}
+func slotOf(node client.Object) v1alpha1.Slot {
+	return v1alpha1.Slot{Node: node.GetName(), NodeUID: string(node.GetUID())}
 }
 
 // readCandidates brings the nodes that are to get a slot, with their NodeImages,
