@@ -184,6 +184,12 @@ cluster-up: ## Start the local cluster: control plane, registry, two worker mach
 cluster-status: ## Show what of the local cluster runs
 	$(CLUSTER) status
 
+.PHONY: exec
+exec: ## Run a command on a worker machine (NODE, COMMAND): make exec COMMAND="bootc status"
+	@$(CLUSTER) exec $(NODE) -- $(COMMAND)
+exec: NODE ?= worker-1
+exec: COMMAND ?= bootc status
+
 .PHONY: cluster-down
 cluster-down: ## Stop the local cluster and remove its state
 	$(CLUSTER) down

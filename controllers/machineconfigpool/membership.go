@@ -30,13 +30,16 @@ type claim struct {
 	selector labels.Selector
 }
 
+// keeps selects the nodes that have a pool's label.
+func keeps(pool string) labels.Selector { return labels.SelectorFromSet(nodesOf(pool).MatchLabels) }
+
 // claims are the pools that can have nodes, sorted by name.
 type claims []claim
 
-// claimsOf parses the node selectors of pools. A pool without a selector, with
-// an empty one, or with one that does not parse selects nothing: an empty
-// selector taken literally would move every node of the cluster. Pools that
-// are being deleted let their nodes go.
+// claimsOf parses the node selectors of pools. A pool without a selector, or with an
+// empty one, selects nothing: an empty selector taken literally would move every node
+// of the cluster. One that does not parse selects the nodes that the pool has: a slip
+// of the pen must not take them away. Pools that are being deleted let their nodes go.
 func claimsOf(pools []mcfgv1.MachineConfigPool) claims {
 	var answer claims
 	for i := range pools {
@@ -54,7 +57,10 @@ func claimOf(pool *mcfgv1.MachineConfigPool) (claim, bool) {
 		return claim{}, false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
-	if err != nil || selector.Empty() {
+	if err != nil {
+		selector = keeps(pool.Name)
+	}
+	if selector.Empty() {
 		return claim{}, false
 	}
 	return claim{pool: pool.Name, role: roleOf(pool), selector: selector}, true

@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 func selecting(selector *metav1.LabelSelector) func(*mcfgv1.MachineConfigPool) {
 	return func(pool *mcfgv1.MachineConfigPool) { pool.Spec.NodeSelector = selector }
 }
+
+// unreadable does not parse.
+var unreadable = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 
 // withLabel selects nodes that have a label with an empty value.
 func withLabel(key string) *metav1.LabelSelector {
@@ -57,7 +61,7 @@ func TestPoolOfNode(t *testing.T) {
 		"so is a pool that asks for the role":     {poolsOf(builders.MachineConfigPool("cp", selecting(withLabel(cp))), builders.MachineConfigPool("infra")), []string{"control-plane", "infra"}, membership{pool: "infra"}},
 		"a pool that is deleted lets go":          {poolsOf(builders.MachineConfigPool("infra", isGoing), builders.MachineConfigPool("worker")), []string{"worker", "infra"}, membership{pool: "worker"}},
 		"the arbiter belongs to its pool":         {poolsOf(builders.MachineConfigPool("arbiter"), builders.MachineConfigPool("worker")), []string{"arbiter", "worker"}, membership{pool: "arbiter"}},
-		"a selector that does not parse has none": {poolsOf(builders.MachineConfigPool("infra", selecting(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}))), []string{"infra"}, membership{}},
+		"a selector that does not parse has none": {poolsOf(builders.MachineConfigPool("infra", selecting(unreadable))), []string{"infra"}, membership{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodeLabels := labels.Set{}
@@ -165,5 +169,25 @@ func TestRememberedClaimsFollowThePools(t *testing.T) {
 		if got := book.of(look.pools).poolOf(node).pool; got != look.want {
 			t.Errorf("%s: the node belongs to %q, want %q", look.what, got, look.want)
 		}
+	}
+}
+
+// TestAPoolKeepsItsNodesUnderASelectorThatDoesNotParse: a slip of the pen takes no
+// node away, and wins none.
+func TestAPoolKeepsItsNodesUnderASelectorThatDoesNotParse(t *testing.T) {
+	pools := poolsOf(builders.MachineConfigPool("worker"), builders.MachineConfigPool("infra", selecting(unreadable)))
+	node := func(name, pool string) corev1.Node {
+		return *builders.Node(name, "worker", builders.Labelled(machineconfiguration.LabelNodePool, pool))
+	}
+	nodes := []corev1.Node{node("a", "infra"), node("b", "worker")}
+	for pool, want := range map[string]string{"infra": "a", "worker": "b"} {
+		members, contests := claimsOf(pools).membersOf(pool, nodes)
+		if len(members) != 1 || members[0].Name != want || len(contests) != 0 {
+			t.Errorf("pool %s has %v, contests %v", pool, members, contests)
+		}
+	}
+	scope := &scope{pool: &pools[1], streams: streamsObject()}
+	if _, err := scope.render(); reasonOf(err) != reasonInvalidSelector || !strings.Contains(err.Error(), "spec.nodeSelector of MachineConfigPool infra") {
+		t.Errorf("error %v", err)
 	}
 }

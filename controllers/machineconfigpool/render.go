@@ -89,6 +89,24 @@ func render(pool string, sources []*mcfgv1.MachineConfig, images images) (*rende
 	return result, err
 }
 
+// kernelTypes are those that the API knows.
+var kernelTypes = []string{"", "default", "realtime", "64k-pages"}
+
+// checkFields refuses what no image can hold, and what the API has no meaning for.
+func checkFields(sources []*mcfgv1.MachineConfig) error {
+	for _, source := range sources {
+		if source.Spec.FIPS {
+			return &renderError{reason: reasonRefusedConfig, message: fmt.Sprintf("MachineConfig %s: spec.fips: "+
+				"an image cannot switch FIPS mode on: it is chosen when a node is installed; install the nodes with it, and leave the field out", source.Name)}
+		}
+		if !slices.Contains(kernelTypes, source.Spec.KernelType) {
+			return &renderError{reason: reasonInvalidConfig, message: fmt.Sprintf("MachineConfig %s: spec.kernelType: %q is none of default, realtime and 64k-pages",
+				source.Name, source.Spec.KernelType)}
+		}
+	}
+	return nil
+}
+
 // renderedHashLength is the number of hex digits of the content's SHA-256 in a name.
 const renderedHashLength = 32
 

@@ -122,6 +122,29 @@ func TestRenderMergesTheFieldsOfTheSpec(t *testing.T) {
 	}
 }
 
+// TestWhatNoImageCanHoldIsRefused names the MachineConfig and its field.
+func TestWhatNoImageCanHoldIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*mcfgv1.MachineConfigSpec)
+		reason string
+		says   string
+	}{
+		"FIPS mode":              {func(s *mcfgv1.MachineConfigSpec) { s.FIPS = true }, reasonRefusedConfig, "MachineConfig 20-b: spec.fips"},
+		"an unknown kernel type": {func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "bogus" }, reasonInvalidConfig, `MachineConfig 20-b: spec.kernelType: "bogus"`},
+		"a known one":            {func(s *mcfgv1.MachineConfigSpec) { s.KernelType = "64k-pages" }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			culprit := builders.MachineConfig("20-b", "worker")
+			tc.change(&culprit.Spec)
+			s := &scope{pool: builders.MachineConfigPool("worker"), streams: streamsObject(), configs: configsOf(builders.MachineConfig("10-a", "worker"), culprit)}
+			_, err := s.render()
+			if reasonOf(err) != tc.reason || (err != nil && !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("error %v, want %s: %s", err, tc.reason, tc.says)
+			}
+		})
+	}
+}
+
 // emptyIgnition is the canonical form of a config that says nothing.
 const emptyIgnition = `{"ignition":{"config":{"replace":{"verification":{}}},"proxy":{},"security":{"tls":{}},"timeouts":{},"version":"3.6.0"},"kernelArguments":{},"passwd":{},"storage":{},"systemd":{}}`
 

@@ -213,6 +213,9 @@ func (s *scope) render() (*rendered, error) { return s.renderWith(&memo{}) }
 // renderWith takes it from memory where nothing has changed.
 func (s *scope) renderWith(memory *memo) (*rendered, error) {
 	sources, err := selectConfigs(s.pool, s.inherited, s.configs)
+	if err == nil {
+		err = checkNodeSelector(s.pool)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +227,9 @@ func (s *scope) renderSources(sources []*mcfgv1.MachineConfig) (*rendered, error
 	explicit := s.pool.Spec.OSImageStream.Name
 	if s.isWithoutStreams {
 		explicit = ""
+	}
+	if err := checkFields(sources); err != nil {
+		return nil, err
 	}
 	images, err := chooseImages(sources, explicit, stream, streamErr)
 	if err != nil {

@@ -65,6 +65,18 @@ func configSelector(pool *mcfgv1.MachineConfigPool) (labels.Selector, error) {
 	return selector, nil
 }
 
+// checkNodeSelector: a pool whose spec.nodeSelector is not valid keeps the nodes that
+// it has, and says why.
+func checkNodeSelector(pool *mcfgv1.MachineConfigPool) error {
+	if _, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector); err != nil {
+		return &renderError{
+			reason:  reasonInvalidSelector,
+			message: fmt.Sprintf("spec.nodeSelector of MachineConfigPool %s is not valid, so the pool keeps the nodes that it has: %v", pool.Name, err),
+		}
+	}
+	return nil
+}
+
 // matching returns the selected MachineConfigs of users, by name.
 func matching(selector labels.Selector, all []mcfgv1.MachineConfig) []*mcfgv1.MachineConfig {
 	var selected []*mcfgv1.MachineConfig

@@ -54,7 +54,7 @@ func (r *buildReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 		if apierrors.IsNotFound(err) {
 			r.queue.leave(request.Name)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return resultFor(client.IgnoreNotFound(err))
 	}
 	if build.DeletionTimestamp != nil {
 		// Job and inputs go with it, by ownership.

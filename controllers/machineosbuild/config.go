@@ -50,7 +50,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		if apierrors.IsNotFound(err) {
 			r.watch.forget(request.Name)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return resultFor(client.IgnoreNotFound(err))
 	}
 	scope, err := r.gatherer.gather(ctx, config)
 	if err != nil {
@@ -74,7 +74,10 @@ func (r *configReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if actError != nil {
 		return resultFor(actError)
 	}
-	return r.again(chosen, check), r.forgetOldBuilds(ctx, scope, chosen)
+	if err := r.forgetOldBuilds(ctx, scope, chosen); err != nil {
+		return resultFor(err)
+	}
+	return r.again(chosen, check), nil
 }
 
 // again says when to look at a MachineOSConfig the next time, whatever happens.

@@ -105,7 +105,7 @@ func liveHash(scope *Scope, node *Node) string {
 // mayStage says whether nodes may be told to download the image.
 func mayStage(scope *Scope) bool {
 	isPaused := scope.Rollout.Spec.Paused && scope.Rollout.Spec.Mode != v1alpha1.RolloutModeStageOnly
-	return scope.target() != "" && !isPaused && scope.Problem == ""
+	return scope.target() != "" && !isPaused && scope.Problem == "" && scope.SelectorProblem == ""
 }
 
 // stagingTokens is how many more nodes may start to download. Nodes that are

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,41 @@ func TestAPausedRolloutIsReleased(t *testing.T) {
 		}
 	}
 	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused = false })
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+// TestARolloutKeepsItsNodesUnderASelectorThatIsNotValid: nothing happens to them, no
+// other rollout gets them, and it is said.
+func TestARolloutKeepsItsNodesUnderASelectorThatIsNotValid(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageA)
+	c.settle()
+	right := c.rollout().Spec.NodeSelector
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) {
+		s.NodeSelector, s.Image = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}, imageB
+	})
+	c.create(&v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other-uid", Generation: 1}, Spec: v1alpha1.ImageRolloutSpec{
+		NodeSelector: right, MaxConcurrentStaging: 10, Image: imageC,
+	}})
+	c.settle()
+	if _, err := c.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"worker-1", "worker-2"} {
+		if image := c.image(name); image == nil || image.Spec.Rollout != "worker" || image.Spec.DesiredImage != imageA {
+			t.Errorf("%s: %+v", name, image)
+		}
+	}
+	status := c.rollout().Status
+	degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	if degraded == nil || degraded.Reason != "InvalidSelector" || !strings.Contains(degraded.Message, "spec.nodeSelector") || status.Nodes.Total != 2 {
+		t.Errorf("status %+v", status)
+	}
+	if err := c.client.Delete(t.Context(), &v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.NodeSelector = right })
 	c.settle()
 	c.expectUpdated(imageB)
 }

@@ -37,6 +37,13 @@ type hold struct {
 // holdRules hold back the granting of slots, in order; the first that answers
 // is shown.
 var holdRules = []hold{
+	// Nobody knows which nodes are meant.
+	{"selector", func(s *Scope) Hold {
+		if s.SelectorProblem != "" && s.Rollout.DeletionTimestamp == nil {
+			return Hold{"InvalidSelector", s.SelectorProblem}
+		}
+		return Hold{}
+	}},
 	// Without an image there is nothing to do, and a deleted rollout only ends.
 	{"no image", func(s *Scope) Hold {
 		if s.target() == "" {
@@ -47,7 +54,7 @@ var holdRules = []hold{
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
 		if s.Rollout.Spec.Paused {
-			return Hold{"Paused", "spec.paused holds the rollout back: set it to false to go on"}
+			return Hold{"Paused", "spec.paused holds the rollout back: set it to false to go on; that of a pool's rollout follows the MachineConfigPool's"}
 		}
 		return Hold{}
 	}},

@@ -25,6 +25,9 @@ type Scope struct {
 	Nodes []Node
 	// PullSecretHash is what agents wait for before they use the secret.
 	PullSecretHash string
+	// SelectorProblem says what is wrong with spec.nodeSelector; empty: nothing. The
+	// rollout then keeps the nodes that it has, as they are.
+	SelectorProblem string
 	// Problem is what keeps new nodes from staging (the pull secret is missing,
 	// say), or empty.
 	Problem string
@@ -232,15 +235,15 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 			return nil, err
 		}
 	}
-	selector, err := selectorOf(rollout)
-	if err != nil {
-		return nil, err
-	}
 	byName := make(map[string]*v1alpha1.NodeImage, len(images.Items))
 	for i := range images.Items {
 		byName[images.Items[i].Name] = &images.Items[i]
 	}
 	scope := &Scope{Now: now, Rollout: rollout, Cluster: Cluster{Nodes: len(nodes.Items)}}
+	selector, err := selectorOf(rollout)
+	if err != nil {
+		scope.SelectorProblem = err.Error()
+	}
 	scope.Cluster.InSlots = slotsOfOthers(rollout, rollouts.Items)
 	rivals := rivalsOf(rollout, rollouts.Items)
 	for i := range nodes.Items {
@@ -248,12 +251,16 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 		if isControlPlane(object) {
 			scope.Cluster.ControlPlane = append(scope.Cluster.ControlPlane, object)
 		}
-		node := Node{Node: object, Image: imageOf(object, byName[object.Name]), IsSelected: selector.Matches(labels.Set(object.Labels))}
-		isOurs := node.Image != nil && node.Image.Spec.Rollout == rollout.Name
+		node := Node{Node: object, Image: imageOf(object, byName[object.Name])}
+		isOurs := node.belongsTo(rollout.Name)
+		isKept := scope.SelectorProblem != "" && isOurs
+		node.IsSelected = isKept || selector.Matches(labels.Set(object.Labels))
 		if !node.IsSelected && !isOurs && scope.slot(object) == nil {
 			continue
 		}
-		node.Claimant = rivals.claimant(object, rollout)
+		if !isKept {
+			node.Claimant = rivals.claimant(&node, rollout)
+		}
 		scope.Nodes = append(scope.Nodes, node)
 	}
 	slices.SortFunc(scope.Nodes, inOrder)
@@ -295,14 +302,20 @@ func inOrder(a, b Node) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// selectorOf: a rollout without a selector has no nodes.
+// belongsTo says whether the node's NodeImage is a rollout's.
+func (n *Node) belongsTo(rollout string) bool {
+	return n.Image != nil && n.Image.Spec.Rollout == rollout
+}
+
+// selectorOf: a rollout without a selector has no nodes, and with one that is not
+// valid it selects none.
 func selectorOf(rollout *v1alpha1.ImageRollout) (labels.Selector, error) {
 	if rollout.Spec.NodeSelector == nil {
 		return labels.Nothing(), nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(rollout.Spec.NodeSelector)
 	if err != nil {
-		return nil, fmt.Errorf("ImageRollout %s: spec.nodeSelector: %w", rollout.Name, err)
+		return labels.Nothing(), fmt.Errorf("spec.nodeSelector is not valid, so the rollout keeps the nodes that it has, as they are: %w", err)
 	}
 	return selector, nil
 }
@@ -313,8 +326,10 @@ type rivals []rival
 type rival struct {
 	rollout *v1alpha1.ImageRollout
 	// selector is nil for a rollout whose selection does not count: it is being
-	// deleted, its selector is invalid, or it comes later.
+	// deleted, or it comes later.
 	selector labels.Selector
+	// isKeeping: its selector is not valid, and it keeps the nodes that it has.
+	isKeeping bool
 }
 
 func rivalsOf(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) rivals {
@@ -325,19 +340,22 @@ func rivalsOf(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) rival
 			continue
 		}
 		entry := rival{rollout: other}
-		if selector, err := selectorOf(other); err == nil && other.DeletionTimestamp == nil && comesFirst(other, rollout) {
+		selector, err := selectorOf(other)
+		if other.DeletionTimestamp == nil && comesFirst(other, rollout) {
 			entry.selector = selector
 		}
+		entry.isKeeping = err != nil && other.DeletionTimestamp == nil
 		found = append(found, entry)
 	}
 	return found
 }
 
 // claimant finds another rollout with an older right to the node: it has the
-// node in a slot, or it selects the node too and comes first by age and name.
-func (r rivals) claimant(node *corev1.Node, rollout *v1alpha1.ImageRollout) string {
+// node in a slot, it keeps what it has, or it selects the node too and comes first by
+// age and name.
+func (r rivals) claimant(node *Node, rollout *v1alpha1.ImageRollout) string {
 	for _, rival := range r {
-		if hasSlot(rival.rollout, node.UID) {
+		if hasSlot(rival.rollout, node.UID) || (rival.isKeeping && node.belongsTo(rival.rollout.Name)) {
 			return rival.rollout.Name
 		}
 		if rival.selector != nil && rival.selector.Matches(labels.Set(node.Labels)) && !hasSlot(rollout, node.UID) {

@@ -37,8 +37,8 @@ Look around
   kubectl get machineconfignodes
   kubectl get osimagestream cluster -o yaml
   kubectl -n openshift-machine-config-operator logs deployment/imagemode-controller
-  (cd test/cluster && CGO_ENABLED=0 go run . exec worker-1 -- bootc status)
-  (cd test/cluster && CGO_ENABLED=0 go run . exec worker-1 -- figlet imagemode)
+  make exec NODE=worker-1 COMMAND="bootc status"
+  make exec NODE=worker-1 COMMAND="figlet imagemode"
 
 Change something
   kubectl edit machineconfig 50-worker-demo      # a new image, then a rollout
