@@ -88,7 +88,7 @@ var candidateRules = []candidateRule{
 	{"is not updated", func(s *turn, n *Node) bool { return !n.runs(s.target()) }},
 	// The agent was told to stage this image, under this retry token.
 	{"is assigned", func(s *turn, n *Node) bool {
-		return n.Image != nil && n.Image.Spec.Rollout == s.Rollout.Name && n.Image.Spec.DesiredImage == s.target() && n.Image.Spec.RetryToken == s.Rollout.Spec.RetryToken
+		return n.belongsTo(s.Rollout.Name) && n.Image.Spec.DesiredImage == s.target() && n.Image.Spec.RetryToken == s.Rollout.Spec.RetryToken
 	}},
 	// A report from before the last reboot says nothing about this boot.
 	{"reports this boot", func(_ *turn, n *Node) bool { return n.isCurrent() }},
@@ -111,7 +111,7 @@ var candidateRules = []candidateRule{
 func schedule(scope *Scope) Schedule {
 	answer := Schedule{Images: assignImages(scope)}
 	for i := range scope.Nodes {
-		if node := &scope.Nodes[i]; !node.IsSelected && scope.slot(node.Node) == nil && node.Image != nil && node.Image.Spec.Rollout == scope.Rollout.Name {
+		if node := &scope.Nodes[i]; !node.IsSelected && scope.slot(node.Node) == nil && node.belongsTo(scope.Rollout.Name) {
 			answer.Released = append(answer.Released, node.Name)
 		}
 	}

@@ -73,8 +73,8 @@ func (r *Reconciler) rolloutsOfNode(ctx context.Context, node client.Object) []r
 	var requests []reconcile.Request
 	for i := range rollouts.Items {
 		rollout := &rollouts.Items[i]
-		selector, err := selectorOf(rollout)
-		if err == nil && (selector.Matches(labels.Set(node.GetLabels())) || hasSlot(rollout, node.GetUID())) {
+		selector, _ := selectorOf(rollout) // one that is not valid selects none
+		if selector.Matches(labels.Set(node.GetLabels())) || hasSlot(rollout, node.GetUID()) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rollout)})
 		}
 	}
