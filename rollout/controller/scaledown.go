@@ -17,7 +17,7 @@ const annotationKept = "imagemode.dev/kept-from-scale-down"
 
 // keepFromScaleDown sets what is not there. It goes with the cordon, in one write.
 func keepFromScaleDown(node *corev1.Node) {
-	ours := strings.Fields(strings.ReplaceAll(node.Annotations[annotationKept], ",", " "))
+	ours := keptKeys(node)
 	for _, key := range scaleDownKeys {
 		if _, isSet := node.Annotations[key]; isSet {
 			continue
@@ -34,10 +34,15 @@ func keepFromScaleDown(node *corev1.Node) {
 
 // letScaleDown takes away what keepFromScaleDown has set, with the cordon.
 func letScaleDown(node *corev1.Node) {
-	for _, key := range strings.Split(node.Annotations[annotationKept], ",") {
-		if slices.Contains(scaleDownKeys, key) {
-			delete(node.Annotations, key)
-		}
+	for _, key := range keptKeys(node) {
+		delete(node.Annotations, key)
 	}
 	delete(node.Annotations, annotationKept)
+}
+
+// keptKeys are those that annotationKept names; what else stands there is not ours.
+func keptKeys(node *corev1.Node) []string {
+	return slices.DeleteFunc(strings.Split(node.Annotations[annotationKept], ","), func(key string) bool {
+		return !slices.Contains(scaleDownKeys, key)
+	})
 }
