@@ -97,10 +97,7 @@ func (c *cluster) create(object client.Object) {
 // createWithStatus creates an object and then its status.
 func (c *cluster) createWithStatus(object client.Object) {
 	c.Helper()
-	wanted := object.DeepCopyObject().(client.Object)
-	c.create(object)
-	wanted.SetResourceVersion(object.GetResourceVersion())
-	if err := c.Status().Update(c.ctx, wanted); err != nil {
+	if err := builders.CreateWithStatus(c.ctx, c.Client, object); err != nil {
 		c.Fatal(err)
 	}
 }

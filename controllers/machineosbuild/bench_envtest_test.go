@@ -130,7 +130,7 @@ func (b *bench) endBuild(ctx context.Context, job *batchv1.Job) error {
 	for i := range pod.Status.InitContainerStatuses {
 		pod.Status.InitContainerStatuses[i].Image = "registry.example.com/builder:1"
 	}
-	if err := b.Status().Update(ctx, pod); err != nil {
+	if err := builders.ReportStatus(ctx, b, pod); err != nil {
 		return err
 	}
 	now := metav1.Now()
@@ -140,7 +140,7 @@ func (b *bench) endBuild(ctx context.Context, job *batchv1.Job) error {
 			Type: kind, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached, LastTransitionTime: now,
 		})
 	}
-	return b.Status().Update(ctx, job)
+	return builders.ReportStatus(ctx, b, job)
 }
 
 func benchPool(number int) string { return fmt.Sprintf("pool-%03d", number) }

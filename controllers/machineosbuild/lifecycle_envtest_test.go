@@ -204,7 +204,7 @@ func (s *server) podOf(job *batchv1.Job) *corev1.Pod {
 
 func (s *server) writeStatus(object client.Object) {
 	s.Helper()
-	if err := s.Status().Update(context.Background(), object); err != nil {
+	if err := builders.ReportStatus(context.Background(), s, object); err != nil {
 		s.Fatal(err)
 	}
 }

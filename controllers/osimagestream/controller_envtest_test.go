@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -409,8 +410,8 @@ func TestStreamsFollowTheConfigMap(t *testing.T) {
 		}
 	})
 	t.Run("the default that a user chose outlives a deletion", func(t *testing.T) {
-		object.Spec.DefaultStream = "debian-13"
-		if err := c.Update(t.Context(), object); err != nil {
+		chosen := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"defaultStream":"debian-13"}}`))
+		if err := c.Patch(t.Context(), object, chosen); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, c, "chosen default", func(o *mcfgv1.OSImageStream) bool { return o.Status.DefaultStream == "debian-13" })

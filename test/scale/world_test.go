@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -164,24 +162,11 @@ func (w *world) stream() {
 func (w *world) createAll(objects ...client.Object) {
 	w.Helper()
 	w.forEach(len(objects), func(i int) error {
-		wanted := objects[i].DeepCopyObject().(client.Object)
-		if err := w.Create(w.ctx, objects[i]); err != nil {
-			return err
-		}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
-		if err != nil || content["status"] == nil {
-			return err
-		}
-		status, err := json.Marshal(map[string]any{"status": content["status"]})
-		if err != nil {
-			return err
-		}
-		switch wanted.(type) {
+		switch objects[i].(type) {
 		case *corev1.Node, *v1alpha1.NodeImage:
-			// Controllers write to the object already.
-			return w.Status().Patch(w.ctx, wanted, client.RawPatch(types.MergePatchType, status))
+			return builders.CreateWithStatus(w.ctx, w, objects[i])
 		}
-		return nil
+		return w.Create(w.ctx, objects[i])
 	})
 }
 
@@ -237,7 +222,7 @@ func (w *world) finishBuild(name string) error {
 	if build.Status.DigestedImagePushSpec == "" {
 		build.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(imageOf(rendered))
 		build.Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineOSBuildSucceeded), Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}}
-		if err := w.Status().Update(w.ctx, build); err != nil {
+		if err := builders.ReportStatus(w.ctx, w, build); err != nil {
 			return err
 		}
 	}
@@ -249,7 +234,7 @@ func (w *world) finishBuild(name string) error {
 	meta.SetStatusCondition(&osConfig.Status.Conditions, metav1.Condition{
 		Type: keys.ConditionReady, Status: metav1.ConditionTrue, Reason: "Test", ObservedGeneration: osConfig.Generation,
 	})
-	return w.Status().Update(w.ctx, osConfig)
+	return builders.ReportStatus(w.ctx, w, osConfig)
 }
 
 // eventually waits until something is so.
