@@ -91,7 +91,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	failed := r.applyImages(ctx, scope, schedule(scope))
+	failed := r.applyImages(ctx, scope, assign(scope))
 	progress := r.carryOutSlots(ctx, scope, failed)
 	next, answer, err := r.grant(ctx, scope, progress)
 	if err != nil {

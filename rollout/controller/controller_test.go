@@ -415,24 +415,56 @@ func TestAnOldCacheGivesNoSlot(t *testing.T) {
 				s.Image, s.Paused, s.Mode = imageB, true, v1alpha1.RolloutModeStageOnly
 			})
 			c.rounds(5)
-			old := &corev1.NodeList{}
-			if err := c.client.List(t.Context(), old); err != nil {
-				t.Fatal(err)
-			}
-			change(c)
-			c.controller.Client = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				if nodes, isNodes := list.(*corev1.NodeList); isNodes {
-					old.DeepCopyInto(nodes)
-					return nil
-				}
-				return w.List(ctx, list, options...)
-			}})
+			c.ageNodes(func() { change(c) })
 			c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Paused, s.Mode = false, v1alpha1.RolloutModeFull })
 			c.reconcile()
 			if slots := c.rollout().Status.Slots; len(slots) > 0 {
 				t.Errorf("slots %+v, want none", slots)
 			}
 		})
+	}
+}
+
+// ageNodes lets something happen that the cache of nodes does not show from then on.
+func (c *cluster) ageNodes(happen func()) {
+	c.t.Helper()
+	old := &corev1.NodeList{}
+	if err := c.client.List(context.Background(), old); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	happen()
+	c.controller.Client = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if nodes, isNodes := list.(*corev1.NodeList); isNodes {
+			old.DeepCopyInto(nodes)
+			return nil
+		}
+		return w.List(ctx, list, options...)
+	}})
+}
+
+// TestAnOldCacheChangesNoCordon: an administrator's cordon that the cache does not
+// show is neither taken over nor taken away.
+func TestAnOldCacheChangesNoCordon(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	for range 60 {
+		if len(c.rollout().Status.Slots) == 1 {
+			break
+		}
+		c.rounds(1)
+	}
+	const name = "worker-1"
+	c.ageNodes(func() { c.administer(name, true) })
+	c.reconcile()
+	slots := c.rollout().Status.Slots
+	if len(slots) != 1 || !slots[0].WasUnschedulable {
+		t.Fatalf("slots %+v", slots)
+	}
+	c.controller.Client = c.client
+	c.rounds(60)
+	node := c.node(name)
+	if _, isOurs := node.Annotations[annotationCordoned]; isOurs || !node.Spec.Unschedulable || len(c.rollout().Status.Slots) > 0 {
+		t.Errorf("cordoned %t with annotations %v; slots %+v", node.Spec.Unschedulable, node.Annotations, c.rollout().Status.Slots)
 	}
 }
 

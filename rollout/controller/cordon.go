@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -24,10 +25,16 @@ func isCordonedByUs(node *corev1.Node) bool {
 // cordon makes the node of the slot unschedulable, also again when somebody
 // made it schedulable in the meantime. It returns whether the cordon that is on
 // the node is somebody else's, who may have been faster since the slot was given.
-// Only where the cache does not show a cordon of ours is the API server asked.
+// The API server is asked only where the cache shows somebody else's cordon, or
+// turns out to be old.
 func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.Slot, cached *Node) (wasUnschedulable bool, err error) {
 	if isCordonedByUs(cached.Node) {
 		return false, nil
+	}
+	if !cached.Spec.Unschedulable {
+		if err = r.putCordon(ctx, rollout, cached.DeepCopy()); !isOutdated(err) {
+			return false, err
+		}
 	}
 	node, err := r.liveNode(ctx, slot)
 	if err != nil || node == nil {
@@ -36,6 +43,11 @@ func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.S
 	if node.Spec.Unschedulable {
 		return !isCordonedByUs(node), nil
 	}
+	return false, r.putCordon(ctx, rollout, node)
+}
+
+// putCordon writes the cordon, unless the node is another one than the server's.
+func (r *Reconciler) putCordon(ctx context.Context, rollout string, node *corev1.Node) error {
 	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	node.Spec.Unschedulable = true
 	if node.Annotations == nil {
@@ -44,25 +56,30 @@ func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.S
 	node.Annotations[annotationCordoned] = rollout
 	keepFromScaleDown(node)
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
-		return false, fmt.Errorf("Node %s could not be cordoned: %w", node.Name, err)
+		return fmt.Errorf("Node %s could not be cordoned: %w", node.Name, err)
 	}
-	return false, nil
+	return nil
 }
 
 // uncordon takes away our cordon, and only ours. The cached node, if there is
 // one, follows: the same pass may give the next slot.
 func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *Node) error {
+	if cached != nil && isCordonedByUs(cached.Node) {
+		node := cached.DeepCopy()
+		if err := r.removeCordon(ctx, node); !isOutdated(err) {
+			if err == nil {
+				cached.Node = node
+			}
+			return err
+		}
+	}
 	node, err := r.liveNode(ctx, slot)
 	if err != nil || node == nil {
 		return err
 	}
 	if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
-		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		delete(node.Annotations, annotationCordoned)
-		letScaleDown(node)
-		node.Spec.Unschedulable = false
-		if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
-			return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
+		if err := r.removeCordon(ctx, node); err != nil {
+			return err
 		}
 	}
 	if cached != nil {
@@ -70,6 +87,22 @@ func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *N
 	}
 	return nil
 }
+
+// removeCordon writes that the cordon is gone, unless the node is another one
+// than the server's.
+func (r *Reconciler) removeCordon(ctx context.Context, node *corev1.Node) error {
+	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	delete(node.Annotations, annotationCordoned)
+	letScaleDown(node)
+	node.Spec.Unschedulable = false
+	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
+		return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
+	}
+	return nil
+}
+
+// isOutdated says that a write was refused because it was based on an old copy.
+func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // liveNode reads the slot's node from the API server; nil when it is gone, or
 // another one has its name.

@@ -61,8 +61,9 @@ func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
 // statusEvents are the notices for what has happened to the whole rollout.
 func statusEvents(before, after v1alpha1.ImageRolloutStatus) []notice {
 	var events []notice
+	held := phasesOf(before.Slots)
 	for _, slot := range after.Slots {
-		if !holdsSlot(before.Slots, slot) {
+		if _, wasHeld := held[slot.NodeUID]; !wasHeld {
 			events = append(events, notice{nil, corev1.EventTypeNormal, "SlotGranted", slot.Node + " is taken out of service for " + slot.Image})
 		}
 	}
@@ -83,13 +84,13 @@ func statusEvents(before, after v1alpha1.ImageRolloutStatus) []notice {
 	return events
 }
 
-func holdsSlot(slots []v1alpha1.Slot, slot v1alpha1.Slot) bool {
-	for _, other := range slots {
-		if other.NodeUID == slot.NodeUID {
-			return true
-		}
+// phasesOf are the phases of slots by the UIDs of their nodes.
+func phasesOf(slots []v1alpha1.Slot) map[string]v1alpha1.SlotPhase {
+	phases := make(map[string]v1alpha1.SlotPhase, len(slots))
+	for _, slot := range slots {
+		phases[slot.NodeUID] = slot.Phase
 	}
-	return false
+	return phases
 }
 
 func wasThere(entries []v1alpha1.SkippedNode, skipped v1alpha1.SkippedNode) bool {

@@ -14,7 +14,7 @@ import (
 
 // maxGrants is how many slots one pass gives: those that are to come next wait
 // for less long than it would take to carry out hundreds at once.
-const maxGrants = 25
+const maxGrants = 15
 
 // grant gives slots on what the cache shows; before one is given it looks past
 // the cache: at all nodes that are cordoned, and at each that is to get a slot.

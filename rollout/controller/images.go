@@ -21,7 +21,7 @@ const fieldOwner = client.FieldOwner("imagemode-rollout")
 // applyImages brings every NodeImage to the spec that was decided, and removes
 // those of nodes that were released. It goes on after an error, so that one
 // node cannot hold up the others, and returns the nodes that failed.
-func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Schedule) (failed map[string]error) {
+func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Assignment) (failed map[string]error) {
 	failed = map[string]error{}
 	var changed []*Node
 	for i := range scope.Nodes {
@@ -46,15 +46,22 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Sched
 	return failed
 }
 
-// maxOthers is how many NodeImages one pass writes of nodes without a slot: nodes
-// that are out of service do not wait for thousands of others.
-const maxOthers = 100
+// maxOthers is how many NodeImages one pass writes of nodes without a slot, and
+// maxOthersBeside how many while nodes are out of service: those do not wait for
+// thousands of others.
+const (
+	maxOthers       = 100
+	maxOthersBeside = 25
+)
 
 // inTurn are the nodes whose NodeImages this pass writes: all that hold a slot,
 // then those that are to download, then the others. What is left is for the next
 // pass, which these writes bring about.
 func inTurn(scope *Scope, changed []*Node, images map[string]v1alpha1.NodeImageSpec) []*Node {
 	limit := maxOthers
+	if len(scope.Rollout.Status.Slots) > 0 {
+		limit = maxOthersBeside
+	}
 	rank := map[string]int{}
 	for _, node := range changed {
 		switch {

@@ -98,14 +98,11 @@ func failureClass(scope *Scope, node *Node) string {
 }
 
 // observePhases measures the phases that have ended.
-func observePhases(rollout string, before, after []v1alpha1.Slot, now time.Time) {
+func observePhases(rollout string, before, after []v1alpha1.Slot, at time.Time) {
+	now := phasesOf(after)
 	for _, slot := range before {
-		isOver := true
-		for _, other := range after {
-			isOver = isOver && (other.NodeUID != slot.NodeUID || other.Phase != slot.Phase)
-		}
-		if isOver {
-			phaseSeconds.WithLabelValues(rollout, string(slot.Phase)).Observe(now.Sub(slot.Since.Time).Seconds())
+		if now[slot.NodeUID] != slot.Phase {
+			phaseSeconds.WithLabelValues(rollout, string(slot.Phase)).Observe(at.Sub(slot.Since.Time).Seconds())
 		}
 	}
 }

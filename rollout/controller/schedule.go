@@ -9,14 +9,18 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// Schedule is the answer to a scope.
-type Schedule struct {
+// Assignment is what every node is to do.
+type Assignment struct {
 	// Images is the spec that each node's NodeImage is to have. A node that is
 	// not in it is left alone.
 	Images map[string]v1alpha1.NodeImageSpec
 	// Released are nodes whose NodeImage is to be removed: the rollout has
 	// nothing to do with them any more.
 	Released []string
+}
+
+// Schedule is who gets a slot.
+type Schedule struct {
 	// Grants are the slots to give now.
 	Grants []v1alpha1.Slot
 	// Held is why no slot is given to anyone (reason, message), or empty.
@@ -107,21 +111,25 @@ var candidateRules = []candidateRule{
 	{"is its turn", func(s *turn, n *Node) bool { return s.isUp(n) }},
 }
 
-// schedule decides what every node is to do and who gets a slot. It is pure.
-func schedule(scope *Scope) Schedule {
-	answer := Schedule{Images: assignImages(scope)}
+// assign decides what every node is to do. It is pure.
+func assign(scope *Scope) Assignment {
+	answer := Assignment{Images: assignImages(scope)}
 	for i := range scope.Nodes {
 		if node := &scope.Nodes[i]; !node.IsSelected && scope.slot(node.Node) == nil && node.belongsTo(scope.Rollout.Name) {
 			answer.Released = append(answer.Released, node.Name)
 		}
 	}
+	return answer
+}
+
+// schedule decides who gets a slot. It is pure.
+func schedule(scope *Scope) Schedule {
 	for _, rule := range holdRules {
-		if answer.Held = rule.reason(scope); answer.Held.Reason != "" {
-			return answer
+		if held := rule.reason(scope); held.Reason != "" {
+			return Schedule{Held: held}
 		}
 	}
-	answer.Grants = grantSlots(scope)
-	return answer
+	return Schedule{Grants: grantSlots(scope)}
 }
 
 // grantSlots gives slots to candidates, as many as may be out of service. Nodes

@@ -195,7 +195,7 @@ func TestWhatNodesAreTold(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := schedule(test.scope).Images["worker-1"]
+			got := assign(test.scope).Images["worker-1"]
 			if got.DesiredImage != test.image || got.Phase != test.phase || got.Rollout != "worker" {
 				t.Errorf("got %+v, want %s %s", got, test.phase, test.image)
 			}
@@ -206,7 +206,7 @@ func TestWhatNodesAreTold(t *testing.T) {
 func TestStagingIsBounded(t *testing.T) {
 	nodes := []Node{newNode(1, noImage), newNode(2, noImage), newNode(3, notStaged), newNode(4), newNode(5, notStaged, notReady), newNode(6, notStaged, failedOnB)}
 	scope := newScope(nodes, func(s *Scope) { s.Rollout.Spec.MaxConcurrentStaging = 2 })
-	images := schedule(scope).Images
+	images := assign(scope).Images
 	staging := 0
 	for _, name := range []string{"worker-1", "worker-2"} {
 		if images[name].Phase == v1alpha1.PhaseStaged {
@@ -238,13 +238,13 @@ func TestNodesInASlotDoNotWaitForOthers(t *testing.T) {
 		}
 	}
 	got := inTurn(scope, changed, images)
-	if len(got) != maxOthers+1 || got[0].Name != nodes[last-1].Name || got[1].Name != nodes[last-2].Name {
+	if len(got) != maxOthersBeside+1 || got[0].Name != nodes[last-1].Name || got[1].Name != nodes[last-2].Name {
 		t.Errorf("%d nodes, first %s and %s", len(got), got[0].Name, got[1].Name)
 	}
 }
 
 func TestNodesThatAreLeftAlone(t *testing.T) {
-	answer := schedule(newScope([]Node{newNode(1, claimed), newNode(2, unselected), newNode(3, unselected, noImage)}))
+	answer := assign(newScope([]Node{newNode(1, claimed), newNode(2, unselected), newNode(3, unselected, noImage)}))
 	if len(answer.Images) != 0 {
 		t.Errorf("told %v, want nothing", answer.Images)
 	}

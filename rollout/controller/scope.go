@@ -125,7 +125,7 @@ func (s *Scope) node(slot v1alpha1.Slot) *Node {
 
 // selected are the nodes that count.
 func (s *Scope) selected() []*Node {
-	var nodes []*Node
+	nodes := make([]*Node, 0, len(s.Nodes))
 	for i := range s.Nodes {
 		if s.Nodes[i].IsSelected && s.Nodes[i].Claimant == "" {
 			nodes = append(nodes, &s.Nodes[i])
@@ -187,26 +187,30 @@ func (n *Node) reason(kind string) string {
 // failure is the attempt that failed for good with the image, or nil. Under a
 // new retry token an old failure does not count.
 func (n *Node) failure(image, retryToken string) *v1alpha1.Attempt {
-	if image == "" || n.Image == nil || n.runs(image) {
+	if image == "" || n.Image == nil {
 		return nil
 	}
-	isIt := func(a v1alpha1.Attempt) bool { return a.Image == image && a.Permanent && a.RetryToken == retryToken }
-	if last := n.Image.Status.LastAttempt; last != nil && isIt(*last) {
+	status := &n.Image.Status
+	if (status.LastAttempt == nil && len(status.FailedImages) == 0) || n.runs(image) {
+		return nil // the first is quick to see, and of thousands of nodes nearly all are so
+	}
+	isIt := func(a v1alpha1.Attempt) bool { return a.Permanent && a.Image == image && a.RetryToken == retryToken }
+	if last := status.LastAttempt; last != nil && isIt(*last) {
 		return last
 	}
-	if i := slices.IndexFunc(n.Image.Status.FailedImages, isIt); i >= 0 {
-		return &n.Image.Status.FailedImages[i]
+	if i := slices.IndexFunc(status.FailedImages, isIt); i >= 0 {
+		return &status.FailedImages[i]
 	}
 	return nil
 }
 
 // isStuckStaging says whether the download of the image fails again and again.
 func (n *Node) isStuckStaging(image string) bool {
-	if n.Image == nil || n.Image.Status.LastAttempt == nil || n.runs(image) {
+	if n.Image == nil || n.Image.Status.LastAttempt == nil {
 		return false
 	}
 	last := n.Image.Status.LastAttempt
-	return last.Image == image && last.Class != "" && last.Failures >= stubbornFailures
+	return last.Failures >= stubbornFailures && last.Class != "" && last.Image == image && !n.runs(image)
 }
 
 // holds says whether a deployment is the image. The reference may be pinned to
