@@ -93,6 +93,11 @@ envtest: openshift-crds packages binaries ## Tests against a real API server
 e2e: openshift-crds packages ## Builds, rollouts, streams and failures on the local cluster
 	TAGS=$(TAGS) test/e2e/run
 
+.PHONY: dnf5
+dnf5: packages ## Installs extensions with dnf5, which only Debian's unstable suite has
+	@tools/install-packages mmdebstrap
+	$(GO) test -tags=$(TAGS),e2e -count=1 -v -timeout=20m -run RPM ./containerfiles -args -rpm.manager=dnf5 -rpm.suite=sid
+
 ##@ Measure
 
 BENCH_IDLE ?= 10m

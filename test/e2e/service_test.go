@@ -80,6 +80,8 @@ func (s *serviceTest) nextImage(t *testing.T) string {
 	ctx := inTime(t)
 	var image string
 	for image == "" || slices.Contains(s.images, image) {
+		must(t, ctx.Err())
+		time.Sleep(time.Second / 2)
 		build, err := s.told.PoolBuild(ctx, servicePool, s.osImage)
 		must(t, err)
 		image = string(build.Status.DigestedImagePushSpec)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/test/e2e/story"
 )
 
@@ -38,8 +39,9 @@ type streamTest struct {
 	// its own, at first.
 	free, pinned string
 	streams      map[string]mcfgv1.OSImageStreamSet
-	// first is the image of the worker pool on the older stream.
-	first string
+	// first is the image of the worker pool on the older stream, next that on
+	// derived, an OS image that the newer stream has become.
+	first, next, derived string
 }
 
 // TestStreams lets pools run two streams side by side and switches one there and
@@ -62,6 +64,7 @@ func TestStreams(t *testing.T) {
 		{"switching back builds nothing", s.testSwitchBack},
 		{"a node that leaves its pool follows the other one", s.testJoin},
 		{"a stream and a payload that change together cost one build and one reboot", s.testTogether},
+		{"agents that are pods bring a file by soft reboots", s.testSoftReboots},
 	} {
 		told.Log.Line("--- %s", step.sentence)
 		if !t.Run(step.sentence, step.do) {
@@ -107,9 +110,7 @@ func (s *streamTest) testTwoPools(t *testing.T) {
 	for _, pool := range []string{story.Pool, pinnedPool} {
 		must(t, s.told.PoolRuns(ctx, pool, 1, older, s.image(older)))
 	}
-	build, err := s.told.PoolBuild(ctx, story.Pool, s.image(older))
-	must(t, err)
-	s.first = string(build.Status.DigestedImagePushSpec)
+	s.first = s.built(t, s.image(older))
 	s.checkNode(t, s.free, older)
 	s.checkNode(t, s.pinned, older)
 }
@@ -158,9 +159,7 @@ func (s *streamTest) testSwitchBack(t *testing.T) {
 	must(t, err)
 	must(t, s.told.SwitchStream(ctx, story.Pool, older))
 	must(t, s.told.PoolRuns(ctx, story.Pool, 1, older, s.image(older)))
-	build, err := s.told.PoolBuild(ctx, story.Pool, s.image(older))
-	must(t, err)
-	if image := string(build.Status.DigestedImagePushSpec); image != s.first {
+	if image := s.built(t, s.image(older)); image != s.first {
 		t.Errorf("the image is %s, and was %s", image, s.first)
 	}
 	after, err := s.told.BuilderPods(ctx, story.Pool)
@@ -218,12 +217,59 @@ func (s *streamTest) testTogether(t *testing.T) {
 	if out := s.told.Workers.MaxUnavailable(); out > maxWorkersOut {
 		t.Errorf("%d workers were out of service at the same time, want at most %d", out, maxWorkersOut)
 	}
-	build, err := s.told.PoolBuild(ctx, story.Pool, next)
-	must(t, err)
+	s.derived, s.next = next, s.built(t, next)
 	for _, node := range []string{s.free, s.pinned} {
 		s.checkNode(t, node, newer)
-		if booted := bootedDigest(t, s.told, node); !strings.HasSuffix(string(build.Status.DigestedImagePushSpec), "@"+booted) {
-			t.Errorf("%s has booted %s, want %s", node, booted, build.Status.DigestedImagePushSpec)
+		if booted := bootedDigest(t, s.told, node); !strings.HasSuffix(s.next, "@"+booted) {
+			t.Errorf("%s has booted %s, want %s", node, booted, s.next)
+		}
+	}
+}
+
+// built is the image of the worker pool on an OS image.
+func (s *streamTest) built(t *testing.T, osImage string) string {
+	t.Helper()
+	build, err := s.told.PoolBuild(inTime(t), story.Pool, osImage)
+	must(t, err)
+	return string(build.Status.DigestedImagePushSpec)
+}
+
+// testSoftReboots: systemd of the newer stream knows them. The agent's own pod ends
+// with the userspace and comes back with it.
+func (s *streamTest) testSoftReboots(t *testing.T) {
+	ctx := inTime(t)
+	nodes := []string{s.free, s.pinned}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, node := range nodes {
+			must(t, s.told.SetFaults(ctx, node, "{}"))
+		}
+	})
+	before := map[string]v1alpha1.NodeImageStatus{}
+	for _, node := range nodes {
+		must(t, s.told.SetFaults(ctx, node, `{"softRebootCapable": true}`))
+		reported, err := s.told.NodeImage(ctx, node)
+		must(t, err)
+		before[node] = reported.Status
+	}
+	must(t, s.told.AllowSoftReboots(ctx, story.Pool))
+	must(t, s.told.ApplyFile(ctx, streamsConfig, streamsFile, "by a soft reboot\n"))
+	image := s.next
+	for ; image == s.next; image = s.built(t, s.derived) {
+		must(t, ctx.Err())
+		time.Sleep(time.Second / 2)
+	}
+	for _, node := range nodes {
+		must(t, s.told.NodeRuns(ctx, node, story.Pool, image))
+		if got := inMachine(t, s.told, node, "cat", streamsFile); got != "by a soft reboot" {
+			t.Errorf("%s: %s holds %q", node, streamsFile, got)
+		}
+		reported, err := s.told.NodeImage(ctx, node)
+		must(t, err)
+		was, is := before[node], reported.Status
+		if is.BootID != was.BootID || is.SoftReboots != was.SoftReboots+1 {
+			t.Errorf("%s: boot %s with %d soft reboots, then %s with %d; want one soft reboot more of the same boot", node, was.BootID, was.SoftReboots, is.BootID, is.SoftReboots)
 		}
 	}
 }
