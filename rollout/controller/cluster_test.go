@@ -154,8 +154,8 @@ func (c *cluster) startController() {
 		Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 			return c.write(func() error { return c.applyCounting(ctx, w, object, options...) })
 		},
-		SubResourceApply: func(ctx context.Context, w client.Client, name string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			return c.write(func() error { return w.SubResource(name).Apply(ctx, object, options...) })
+		SubResourceUpdate: func(ctx context.Context, w client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			return c.write(func() error { return w.SubResource(name).Update(ctx, object, options...) })
 		},
 		SubResourceCreate: func(ctx context.Context, w client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
 			if c.blocked[object.GetName()] {

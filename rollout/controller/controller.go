@@ -37,8 +37,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Options  Options
 
-	// written is when the status of a rollout was written last, by name.
-	written map[string]time.Time
+	// written are the statuses that were written last, by the rollout's name.
+	written map[string]writtenStatus
 	// parallel is how many requests are under way at a time; 0: one.
 	parallel int
 }
@@ -72,10 +72,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	// The slots decide what is done to nodes: an old copy of them would cordon
-	// a node again that has just been freed.
-	rollout := &v1alpha1.ImageRollout{}
-	if err := r.Live.Get(ctx, request.NamespacedName, rollout); err != nil {
+	rollout, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			forget(request.Name)
 			delete(r.written, request.Name)
@@ -104,6 +102,26 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	observe(next, status)
 	return ctrl.Result{RequeueAfter: shortest(wait, nextLook(next, status.Slots))}, joined(failed)
+}
+
+// writtenStatus says when one was written, and which version it made.
+type writtenStatus struct {
+	at      time.Time
+	version string
+}
+
+// read reads a rollout past the cache, unless that shows what this controller has
+// written last. The slots decide what is done to nodes: an old copy of them would
+// cordon a node again that has just been freed.
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (*v1alpha1.ImageRollout, error) {
+	rollout := &v1alpha1.ImageRollout{}
+	if last, isKnown := r.written[key.Name]; isKnown {
+		if err := r.Client.Get(ctx, key, rollout); err == nil && rollout.ResourceVersion == last.version {
+			return rollout, nil
+		}
+		rollout = &v1alpha1.ImageRollout{}
+	}
+	return rollout, r.Live.Get(ctx, key, rollout)
 }
 
 func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRollout, hash, problem string) (*Scope, error) {

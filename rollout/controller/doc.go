@@ -17,7 +17,7 @@
 package controller
 
 // +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts/status,verbs=get;patch
+// +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts/status,verbs=get;update
 // +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts/finalizers,verbs=update
 // +kubebuilder:rbac:groups=imagemode.dev,resources=nodeimages,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,9 +31,14 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Assig
 			changed = append(changed, node)
 		}
 	}
-	changed = inTurn(scope, changed, answer.Images)
+	changed, atLeast := inTurn(scope, changed, answer.Images)
 	problems := make([]error, len(changed))
-	r.inParallel(len(changed), func(i int) { problems[i] = r.applyImage(ctx, changed[i], answer.Images[changed[i].Name]) })
+	begun := r.now()
+	r.inParallel(len(changed), func(i int) {
+		if i < atLeast || r.now().Sub(begun) < othersTime {
+			problems[i] = r.applyImage(ctx, changed[i], answer.Images[changed[i].Name])
+		}
+	})
 	for i, problem := range problems {
 		if problem != nil {
 			failed[changed[i].Name] = problem
@@ -46,27 +52,32 @@ func (r *Reconciler) applyImages(ctx context.Context, scope *Scope, answer Assig
 	return failed
 }
 
-// maxOthers is how many NodeImages one pass writes of nodes without a slot, and
-// maxOthersBeside how many while nodes are out of service: those do not wait for
-// thousands of others.
+// Nodes that are out of service do not wait for thousands of others.
 const (
-	maxOthers       = 100
+	// maxOthers is how many NodeImages one pass writes of nodes without a slot.
+	maxOthers = 100
+	// maxOthersBeside is how many, and minOthersBeside how many at least, while
+	// nodes are out of service: after othersTime no more than that.
 	maxOthersBeside = 25
+	minOthersBeside = 5
+	othersTime      = 100 * time.Millisecond
 )
 
-// inTurn are the nodes whose NodeImages this pass writes: all that hold a slot,
-// then those that are to download, then the others. What is left is for the next
-// pass, which these writes bring about.
-func inTurn(scope *Scope, changed []*Node, images map[string]v1alpha1.NodeImageSpec) []*Node {
-	limit := maxOthers
+// inTurn are the nodes whose NodeImages this pass writes, and how many of them
+// even if that takes long: all that hold a slot, then those that are to download,
+// then the others. What is left is for the next pass, which these writes bring
+// about.
+func inTurn(scope *Scope, changed []*Node, images map[string]v1alpha1.NodeImageSpec) (nodes []*Node, atLeast int) {
+	limit, atLeast := maxOthers, maxOthers
 	if len(scope.Rollout.Status.Slots) > 0 {
-		limit = maxOthersBeside
+		limit, atLeast = maxOthersBeside, minOthersBeside
 	}
 	rank := map[string]int{}
 	for _, node := range changed {
 		switch {
 		case scope.slot(node.Node) != nil:
 			limit++
+			atLeast++
 		case images[node.Name].Phase != v1alpha1.PhaseIdle:
 			rank[node.Name] = 1
 		default:
@@ -74,7 +85,7 @@ func inTurn(scope *Scope, changed []*Node, images map[string]v1alpha1.NodeImageS
 		}
 	}
 	slices.SortStableFunc(changed, func(a, b *Node) int { return rank[a.Name] - rank[b.Name] })
-	return changed[:min(len(changed), limit)]
+	return changed[:min(len(changed), limit)], atLeast
 }
 
 // applyImage writes one spec. An order to reboot is given on the latest report of

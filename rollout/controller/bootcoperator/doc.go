@@ -10,4 +10,4 @@ package bootcoperator
 
 // +kubebuilder:rbac:groups=node.bootc.dev,resources=bootcnodepools,verbs=get;create;patch
 // +kubebuilder:rbac:groups=node.bootc.dev,resources=bootcnodes,verbs=list
-// +kubebuilder:rbac:groups=imagemode.dev,resources=nodeimages/status,verbs=get;patch
+// +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts/status;nodeimages/status,verbs=get;patch
