@@ -27,6 +27,15 @@ case "$*" in *install*missing*) echo "No match for argument: missing" && exit 1 
 case "$*" in *remove*kernel-core-5*) rm -rf /usr/lib/modules/5 ;; esac
 `
 
+// standInRPMOSTree is the same for rpm-ostree, which takes its repositories from
+// files and changes a kernel in one command.
+const standInRPMOSTree = `#!/bin/sh
+echo "$@" >>/usr/share/dnf.log
+grep -q '^baseurl=file:///run/extensions/usr/share/rpm-ostree/extensions$' /etc/yum.repos.d/imagemode-extensions.repo || exit 1
+case "$*" in *--install=kernel-rt-core*) mkdir -p /usr/lib/modules/rt && echo >/usr/lib/modules/rt/vmlinuz && echo >/usr/lib/modules/rt/initramfs.img ;; esac
+case "$*" in "override remove kernel-core-5 "*) rm -rf /usr/lib/modules/5 ;; esac
+`
+
 const standInRPM = `#!/bin/sh
 echo "package kernel is not installed"
 [ ! -e /usr/lib/modules/5 ] || echo kernel-core-5
@@ -67,11 +76,16 @@ func withShell(t *testing.T, files map[string]string) map[string]string {
 // extensions image with metadata.
 func extensionsWorkplace(t *testing.T) *workplace {
 	t.Helper()
+	return extensionsWorkplaceWith(t, "dnf", standInDNF)
+}
+
+func extensionsWorkplaceWith(t *testing.T, manager, standIn string) *workplace {
+	t.Helper()
 	w := newWorkplace(t, "")
 	w.request.BaseImage = w.registry.Push(t, "os/packaged", registrytest.ImageSpec{
 		Files: withShell(t, map[string]string{
 			"/tmp/": "", "/var/": "", "/usr/share/": "", "/bin/tool": toolProgram,
-			"/usr/bin/dnf": standInDNF, "/usr/bin/rpm": standInRPM, "/usr/lib/modules/5/vmlinuz": "",
+			"/usr/bin/" + manager: standIn, "/usr/bin/rpm": standInRPM, "/usr/lib/modules/5/vmlinuz": "", "/etc/yum.repos.d/": "",
 		}),
 		Labels: registrytest.Bootable(),
 	})
@@ -111,6 +125,23 @@ func TestExtensions(t *testing.T) {
 	again, _ := w.mustBuild()
 	if diff := cmp.Diff([]string{"extensions"}, reused(again)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestExtensionsWhereOnlyRPMOSTreeIs: the kernel changes in one command, and no
+// repository is left behind.
+func TestExtensionsWhereOnlyRPMOSTreeIs(t *testing.T) {
+	w := extensionsWorkplaceWith(t, "rpm-ostree", standInRPMOSTree)
+	w.options.KeepCredentials = true
+	w.request.Extensions, w.request.KernelType = []string{"usbguard"}, "realtime"
+	_, image := w.mustBuild()
+	files := w.files(image, 1)
+	want := "override remove kernel-core-5 --install=kernel-rt-core --install=kernel-rt-modules\ninstall -y usbguard\n"
+	if got := files["/usr/share/dnf.log"]; got != want {
+		t.Errorf("rpm-ostree was called with\n%swant\n%s", got, want)
+	}
+	if content, isThere := files["/etc/yum.repos.d/imagemode-extensions.repo"]; isThere {
+		t.Errorf("the repository was left: %s", content)
 	}
 }
 

@@ -21,7 +21,8 @@ rpm-ostree)
 	printf '[imagemode-extensions]\nname=extensions\nbaseurl=file://%s\ngpgcheck=0\n' "$repository" >$list
 	old=$([ -z "$NEW_KERNEL" ] || installed $OLD_KERNEL)
 	if [ -n "$old" ]; then rpm-ostree override remove $old $(printf -- '--install=%s ' $NEW_KERNEL); fi
-	if [ -n "$PACKAGES" ]; then rpm-ostree install -y $PACKAGES; fi
+	more="$PACKAGES $([ -n "$old" ] || echo $NEW_KERNEL)"
+	if [ "$more" != ' ' ]; then rpm-ostree install -y $more; fi
 	rm -f $list ;;
 apt-get)
 	list=$(mktemp) && echo "deb [trusted=yes] file:$repository ./" >"$list"
