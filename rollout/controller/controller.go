@@ -39,6 +39,7 @@ type Reconciler struct {
 
 	// written are the statuses that were written last, by the rollout's name.
 	written map[string]writtenStatus
+	cordons lastCordon
 	// parallel is how many requests are under way at a time; 0: one.
 	parallel int
 }
@@ -130,6 +131,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *
 		return nil, err
 	}
 	scope.PullSecretHash, scope.Problem = hash, problem
+	scope.HasNewNodes = r.cordons.isShown(scope.Nodes, r.now())
 	scope.Cluster.ControllerNode = r.Options.NodeName
 	return scope, nil
 }

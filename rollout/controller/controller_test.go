@@ -505,3 +505,32 @@ func TestANodeThatChangesItsPoolInASlotFinishes(t *testing.T) {
 		t.Errorf("afterwards the node is not the other rollout's: %+v", got)
 	}
 }
+
+// TestWhenACacheOfNodesIsNew: it shows the last cordon, written a moment ago.
+func TestWhenACacheOfNodesIsNew(t *testing.T) {
+	node := newNode(1)
+	node.ResourceVersion = "7"
+	older := newNode(1)
+	older.ResourceVersion = "6"
+	var last lastCordon
+	last.wrote(node.Node, start)
+	for name, test := range map[string]struct {
+		nodes []Node
+		after time.Duration
+		want  bool
+	}{
+		"the last write, at once":   {[]Node{newNode(2), node}, freshFor / 2, true},
+		"the last write, later":     {[]Node{newNode(2), node}, freshFor, false},
+		"the node as it was before": {[]Node{newNode(2), older}, freshFor / 2, false},
+		"without the node":          {[]Node{newNode(2)}, freshFor / 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := last.isShown(test.nodes, start.Add(test.after)); got != test.want {
+				t.Errorf("new: %t, want %t", got, test.want)
+			}
+		})
+	}
+	if (&lastCordon{}).isShown([]Node{node}, start) {
+		t.Error("new before anything was written")
+	}
+}

@@ -3,6 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +61,7 @@ func (r *Reconciler) putCordon(ctx context.Context, rollout string, node *corev1
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 		return fmt.Errorf("Node %s could not be cordoned: %w", node.Name, err)
 	}
+	r.cordons.wrote(node, r.now())
 	return nil
 }
 
@@ -98,6 +102,7 @@ func (r *Reconciler) removeCordon(ctx context.Context, node *corev1.Node) error 
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 		return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
 	}
+	r.cordons.wrote(node, r.now())
 	return nil
 }
 
@@ -115,4 +120,31 @@ func (r *Reconciler) liveNode(ctx context.Context, slot v1alpha1.Slot) (*corev1.
 		return nil, nil
 	}
 	return node, nil
+}
+
+// lastCordon is the last write of a cordon, by which the cache of nodes shows how
+// old it is. It is safe for concurrent use.
+type lastCordon struct {
+	mutex         sync.Mutex
+	node, version string
+	at            time.Time
+}
+
+func (l *lastCordon) wrote(node *corev1.Node, at time.Time) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.node, l.version, l.at = node.Name, node.ResourceVersion, at
+}
+
+// freshFor is how long a cache that shows our last write counts as new.
+const freshFor = time.Second
+
+// isShown says whether nodes from the cache have the last write, and that it was
+// made a moment ago.
+func (l *lastCordon) isShown(nodes []Node, now time.Time) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return now.Sub(l.at) < freshFor && slices.ContainsFunc(nodes, func(n Node) bool {
+		return n.Name == l.node && n.ResourceVersion == l.version
+	})
 }

@@ -17,7 +17,8 @@ import (
 const maxGrants = 15
 
 // grant gives slots on what the cache shows; before one is given it looks past
-// the cache: at all nodes that are cordoned, and at each that is to get a slot.
+// the cache: at all nodes that are cordoned, unless the cache is known to be new,
+// and at each that is to get a slot.
 // The slots themselves were read from the API server. It returns the scope as it
 // will be when the slots that are left are written.
 func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress) (*Scope, Schedule, error) {
@@ -26,8 +27,10 @@ func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress)
 	if len(answer.Grants) == 0 {
 		return next, answer, nil
 	}
-	if err := r.readCordons(ctx, next); err != nil {
-		return nil, Schedule{}, err
+	if !next.HasNewNodes {
+		if err := r.readCordons(ctx, next); err != nil {
+			return nil, Schedule{}, err
+		}
 	}
 	seen, hasControlPlane := map[types.UID]bool{}, false
 	for {

@@ -23,6 +23,8 @@ type Scope struct {
 	// Nodes are those that the rollout selects, holds a slot for, or still has
 	// a NodeImage for; oldest first, then by name.
 	Nodes []Node
+	// HasNewNodes: the nodes are known to be as the API server had them a moment ago.
+	HasNewNodes bool
 	// PullSecretHash is what agents wait for before they use the secret.
 	PullSecretHash string
 	// SelectorProblem says what is wrong with spec.nodeSelector; empty: nothing. The
