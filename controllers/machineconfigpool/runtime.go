@@ -29,7 +29,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 func (s *scope) offered(target target, renderErr error) target {
 	var refused *refusedError
 	if errors.As(renderErr, &refused) && refused.config == s.pool.Spec.Configuration.Name {
-		return targetOfNone
+		return target.withoutImage()
 	}
 	return target
 }
