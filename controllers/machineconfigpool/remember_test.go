@@ -63,23 +63,26 @@ func TestWhatIsPutBackWhileThereIsNoNewerImage(t *testing.T) {
 		want        string
 		isForgotten bool
 	}{
-		"deleted while a build runs":                      {mcfgv1.MachineOSBuilding, changes{isDeleted}, image1, false},
-		"deleted after a build failed":                    {mcfgv1.MachineOSBuildFailed, changes{isDeleted}, image1, false},
-		"edited while a build runs":                       {mcfgv1.MachineOSBuilding, changes{isEdited}, image1, false},
-		"edited after a build failed":                     {mcfgv1.MachineOSBuildFailed, changes{isEdited}, image1, false},
-		"emptied":                                         {mcfgv1.MachineOSBuilding, changes{func(w *world) { w.rollout.Spec = v1alpha1.ImageRolloutSpec{} }}, image1, false},
-		"deleted, and nodes cannot pull the newer image":  {mcfgv1.MachineOSBuildSucceeded, changes{isDeleted, func(w *world) { w.builds[1].Status.DigestedImagePushSpec = image2; w.osConfig.Status.CurrentImagePullSpec = image2 }}, image1, false},
+		"deleted while a build runs":   {mcfgv1.MachineOSBuilding, changes{isDeleted}, image1, false},
+		"deleted after a build failed": {mcfgv1.MachineOSBuildFailed, changes{isDeleted}, image1, false},
+		"edited while a build runs":    {mcfgv1.MachineOSBuilding, changes{isEdited}, image1, false},
+		"edited after a build failed":  {mcfgv1.MachineOSBuildFailed, changes{isEdited}, image1, false},
+		"emptied":                      {mcfgv1.MachineOSBuilding, changes{func(w *world) { w.rollout.Spec = v1alpha1.ImageRolloutSpec{} }}, image1, false},
+		"deleted, and nodes cannot pull the newer image": {mcfgv1.MachineOSBuildSucceeded, changes{isDeleted, func(w *world) {
+			w.builds[1].Status.DigestedImagePushSpec = image2
+			w.osConfig.Status.CurrentImagePullSpec = image2
+		}}, image1, false},
 		"deleted, and an edit takes that image's place":   {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.osConfig.Status.CurrentImagePullSpec = image2 }}, image1, false},
 		"deleted, and the MachineOSConfig is being, too":  {mcfgv1.MachineOSBuilding, changes{isLeaving, isDeleted}, "", false},
 		"edited while the MachineOSConfig is deleted":     {mcfgv1.MachineOSBuilding, changes{isLeaving, isEdited}, image1, false},
 		"emptied while the MachineOSConfig is deleted":    {mcfgv1.MachineOSBuilding, changes{isLeaving, func(w *world) { w.rollout.Spec = v1alpha1.ImageRolloutSpec{} }}, "", false},
 		"deleted with a MachineOSConfig that is given up": {mcfgv1.MachineOSBuilding, changes{isAbandoned, isDeleted}, "", false},
 		"the record is of an earlier MachineOSConfig":     {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.osConfig.UID = "later" }}, "", false},
-		"there is none":                                   {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.pool.Annotations = nil }}, "", false},
-		"it is no record":                                 {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.pool.Annotations[machineconfiguration.AnnotationHandedOff] = "image1" }}, "", false},
-		"no build vouches for it":                         {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.builds = w.builds[1:] }}, "", true},
-		"no build vouches for it, and it was edited":      {mcfgv1.MachineOSBuilding, changes{func(w *world) { w.builds = w.builds[1:]; w.rollout.Spec.Image = image2 }}, image2, false},
-		"one of another MachineOSConfig does":             {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.builds[0].OwnerReferences = ownedBy("other") }}, "", true},
+		"there is none":                              {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.pool.Annotations = nil }}, "", false},
+		"it is no record":                            {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.pool.Annotations[machineconfiguration.AnnotationHandedOff] = "image1" }}, "", false},
+		"no build vouches for it":                    {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.builds = w.builds[1:] }}, "", true},
+		"no build vouches for it, and it was edited": {mcfgv1.MachineOSBuilding, changes{func(w *world) { w.builds = w.builds[1:]; w.rollout.Spec.Image = image2 }}, image2, false},
+		"one of another MachineOSConfig does":        {mcfgv1.MachineOSBuilding, changes{isDeleted, func(w *world) { w.builds[0].OwnerReferences = ownedBy("other") }}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := withARecord(tc.state)
