@@ -55,6 +55,8 @@ var holdRules = []hold{
 		}
 		return Hold{}
 	}},
+	// Nobody could tell whether a node does well on the image.
+	{"gates", holdForGates},
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
 		if s.Rollout.Spec.Paused {
