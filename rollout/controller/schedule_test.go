@@ -374,6 +374,10 @@ func TestConditions(t *testing.T) {
 		"no pull secret":     {newScope([]Node{newNode(1, notStaged)}, func(s *Scope) { s.Problem = "Secret a/b does not exist" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False PullSecretMissing", "Degraded": "True PullSecretMissing", "Paused": "False NotPaused"}},
 		"a node of two":      {newScope([]Node{newNode(1, claimed), newNode(2, updated)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False Updated", "Degraded": "True NodeConflict", "Paused": "False NotPaused"}},
 		"no image, no nodes": {newScope(nil, func(s *Scope) { s.Rollout.Spec.Image = "" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoImage", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
+		"no nodes":           {newScope(nil), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoNodes", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
+		"only another's":     {newScope([]Node{newNode(1, claimed)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoNodes", "Degraded": "True NodeConflict", "Paused": "False NotPaused"}},
+		"no nodes by a selector that is not valid": {newScope(nil, func(s *Scope) { s.SelectorProblem = "spec.nodeSelector is not valid" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False InvalidSelector", "Degraded": "True InvalidSelector", "Paused": "False NotPaused"}},
+		"a gate that is not valid":                 {newScope([]Node{newNode(1)}, gated(podsGate("a b"))), map[string]string{"Available": "True AllAvailable", "Progressing": "False InvalidGate", "Degraded": "True InvalidGate", "Paused": "False NotPaused"}},
 		"a registry is away": {newScope([]Node{newNode(1, notStaged, func(n *Node) {
 			n.Image.Status.LastAttempt = &v1alpha1.Attempt{Image: imageB, Class: "Registry", Failures: 3}
 		})}), map[string]string{"Available": "True AllAvailable", "Progressing": "True Staging", "Degraded": "True StagingFailing", "Paused": "False NotPaused"}},
@@ -387,6 +391,28 @@ func TestConditions(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A rollout without nodes names the selector that has none, and says whether others do.
+func TestARolloutWithoutNodesNamesItsSelector(t *testing.T) {
+	for name, test := range map[string]struct {
+		scope *Scope
+		want  string
+	}{
+		"nothing matches":        {newScope(nil), "spec.nodeSelector (pool=worker) selects no node"},
+		"one that it gave away":  {newScope([]Node{newNode(1, unselected)}), "spec.nodeSelector (pool=worker) selects no node"},
+		"they are another's":     {newScope([]Node{newNode(1, claimed), newNode(2, claimed)}), "spec.nodeSelector (pool=worker) selects only nodes that belong to other ImageRollouts: 2"},
+		"there is no selector":   {newScope(nil, func(s *Scope) { s.Rollout.Spec.NodeSelector = nil }), "spec.nodeSelector is not set"},
+		"it is paused meanwhile": {newScope(nil, paused), "spec.nodeSelector (pool=worker) selects no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := schedule(test.scope).Held
+			got := progressingCondition(test.scope, countNodes(test.scope), nil, held)
+			if got.Reason != "NoNodes" || got.Status != metav1.ConditionFalse || !strings.HasPrefix(got.Message, test.want) {
+				t.Errorf("%s %s: %q, want %q", got.Status, got.Reason, got.Message, test.want)
 			}
 		})
 	}
