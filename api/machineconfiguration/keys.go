@@ -103,6 +103,11 @@ const (
 // that its image was built from.
 const AnnotationRolloutConfig = "imagemode.dev/rendered-machine-config"
 
+// AnnotationHandedOff tells, on a MachineConfigPool, which image its nodes were given
+// last, so that its ImageRollout can be put back while there is no newer one: JSON
+// {machineOSConfig, image, pullSecret}.
+const AnnotationHandedOff = "imagemode.dev/handed-off"
+
 // Annotations of the OSImageStream.
 const (
 	// AnnotationProblems lists what of the sources was left out, and why: JSON, a

@@ -48,6 +48,8 @@ type target struct {
 	// digests of the images that carry the current rendered config, by builds of
 	// this MachineOSConfig that succeeded.
 	digests []string
+	// last is the image that was handed off last; nil: none was, or it is not known.
+	last *lastImage
 }
 
 // targetOf works out the image for rendered, the name of the pool's current
@@ -97,6 +99,11 @@ func (t target) image() string {
 		return t.left
 	}
 	return string(t.osConfig.Status.CurrentImagePullSpec)
+}
+
+// withoutImage is the target without a new image: what was handed off stays.
+func (t target) withoutImage() target {
+	return target{osConfig: t.osConfig, last: t.last, phase: min(t.phase, built)}
 }
 
 // carries reports whether an image, by its digest, is the MachineOSConfig's

@@ -121,10 +121,20 @@ func (o observation) updating(count counts) verdict {
 	case o.isUnsettled:
 		return isTrueBecause("ConfigChanges", "Pool is waiting for a new configuration to be rendered"+o.awaited()+o.onTheirWay())
 	case o.pool.Spec.Paused:
-		return isFalseBecause("Paused", o.pausedMessage())
+		return isFalseBecause("Paused", o.pausedMessage()+o.forgotten())
 	default:
-		return o.progress(count)
+		verdict := o.progress(count)
+		verdict.message += o.forgotten()
+		return verdict
 	}
+}
+
+// forgotten adds that a rollout which somebody deleted cannot be put back yet.
+func (o observation) forgotten() string {
+	if !o.isForgotten || o.target.phase == ready {
+		return ""
+	}
+	return fmt.Sprintf("; ImageRollout %s is gone, and no MachineOSBuild of its image is left to put it back from: it comes back with the next image, and the nodes stay as they are until then", o.pool.Name)
 }
 
 // awaited adds what a new configuration waits for.

@@ -220,7 +220,7 @@ func (r *poolReconciler) unsettled(scope *scope, wanted *rendered) time.Duration
 // wanted is the pool's config: rendered here, or by something else.
 func (r *poolReconciler) wanted(scope *scope) (*rendered, error) {
 	if r.options.Off.Render {
-		return scope.renderedElsewhere()
+		return scope.presentConfig()
 	}
 	return scope.renderWith(&r.renders)
 }

@@ -16,8 +16,6 @@ import (
 	"github.com/imagemode/imagemode/test/builders"
 )
 
-const runcDropIn = "[crio.runtime]\ndefault_runtime = \"runc\"\n"
-
 // twoStreams makes debian-12, the default, and debian-13.
 func (c *cluster) twoStreams() *corev1.ConfigMap {
 	c.Helper()
@@ -69,12 +67,12 @@ func TestRuncWaitsUntilItIsKnownThatTheImageHasIt(t *testing.T) {
 		c.T = t
 		mine := "registry.example.com/mine/debian-13@sha256:" + strings.Repeat("3", 64)
 		release := c.images.hold("mine/")
-		c.create(builders.MachineConfig("50-mine", "worker", builders.OSImageURL(mine), builders.File("/etc/crio/crio.conf.d/99-runc", runcDropIn)))
+		c.create(builders.MachineConfig("50-mine", "worker", builders.OSImageURL(mine), builders.File("/etc/crio/crio.conf.d/99-runc", runcText)))
 		const unread = "is known when the labels of its image have been read"
 		c.stays(before, "waits", mcfgv1.MachineConfigPoolUpdating, corev1.ConditionTrue, "ConfigChanges", unread)
 		c.stays(before, "is not degraded", mcfgv1.MachineConfigPoolRenderDegraded, corev1.ConditionFalse, "Waiting", unread)
 		release()
-		c.stays(before, "its labels say that it has crun alone", mcfgv1.MachineConfigPoolRenderDegraded, corev1.ConditionTrue, reasonRuntimeMissing, "has only crun")
+		c.stays(before, "its labels say that it has crun alone", mcfgv1.MachineConfigPoolRenderDegraded, corev1.ConditionTrue, reasonRuntimeMissing, "99-runc of MachineConfig 50-mine makes runc the default container runtime")
 	})
 	t.Run("one that does not answer, and then does", func(t *testing.T) {
 		c.T = t

@@ -48,17 +48,22 @@ func orderFor(pool *mcfgv1.MachineConfigPool, target target, existing *v1alpha1.
 		return order{}, false
 	}
 	image, selector := target.image(), nodesOf(pool.Name)
-	isHandedOff := existing != nil && existing.Spec.Image != "" && equality.Semantic.DeepEqual(existing.Spec.NodeSelector, selector)
-	if image == "" && !isHandedOff {
-		return order{}, false
-	}
 	answer := order{image: image, nodeSelector: selector, paused: pool.Spec.Paused}
 	answer.maxUnavailable, _ = maxUnavailable(pool)
 	if image == "" {
-		// The secret belongs to the image: a MachineOSConfig that went away
-		// must not take it from nodes that still pull.
-		answer.image, answer.pullSecret = existing.Spec.Image, existing.Spec.PullSecretRef
-		answer.config = existing.Annotations[machineconfiguration.AnnotationRolloutConfig]
+		isHandedOff := existing != nil && existing.Spec.Image != "" && equality.Semantic.DeepEqual(existing.Spec.NodeSelector, selector)
+		switch {
+		case target.last != nil && mayPutBack(target.osConfig, existing):
+			answer.image, answer.config = target.last.image, target.last.config
+			answer.pullSecret = target.last.secretIn(options.Namespace)
+		case isHandedOff:
+			// The secret belongs to the image: a MachineOSConfig that went away
+			// must not take it from nodes that still pull.
+			answer.image, answer.pullSecret = existing.Spec.Image, existing.Spec.PullSecretRef
+			answer.config = existing.Annotations[machineconfiguration.AnnotationRolloutConfig]
+		default:
+			return order{}, false
+		}
 		return answer, true
 	}
 	answer.config = pool.Spec.Configuration.Name
@@ -197,9 +202,18 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 		order.live = wanted.live
 	case scope.rollout != nil:
 		order.live = scope.rollout.Spec.Live
+	default:
+		// Without them in a new rollout, nodes would lose their keys and certificates.
+		if wanted, err = scope.presentConfig(); err != nil || wanted == nil {
+			return nil // RenderDegraded says why
+		}
+		order.live = wanted.live
 	}
-	if order.isIn(scope.rollout) {
-		return nil
+	if err := r.remember(ctx, scope, target, order); err != nil || order.isIn(scope.rollout) {
+		return err
+	}
+	if err := r.confirm(ctx, scope, target); err != nil {
+		return err
 	}
 	if reason, message := oddMaxUnavailable(scope.pool); reason != "" {
 		r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, reason, "HandOff", "%s", message)
@@ -214,7 +228,7 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 	log.FromContext(ctx).Info("handed off to the rollout", "image", order.image, "paused", order.paused)
 	if scope.rollout == nil || scope.rollout.Spec.Image != order.image {
 		r.events.Eventf(scope.pool, nil, corev1.EventTypeNormal, "SetDesiredConfigAndOSImage", "HandOff",
-			"MachineConfig %s / Image %s goes to the nodes", scope.pool.Spec.Configuration.Name, order.image)
+			"MachineConfig %s / Image %s goes to the nodes", order.config, order.image)
 	}
 	return nil
 }
@@ -234,13 +248,10 @@ func (r *poolReconciler) order(ctx context.Context, scope *scope, target target)
 	if err != nil || !found.Daemon {
 		return answer, err == nil, err
 	}
-	answer, isNeeded = orderFor(scope.pool, targetOfNone, scope.rollout, r.options)
+	answer, isNeeded = orderFor(scope.pool, target.withoutImage(), scope.rollout, r.options)
 	answer.paused = true
 	return answer, isNeeded, nil
 }
-
-// targetOfNone has no image: what was handed off stays.
-var targetOfNone = target{}
 
 // apply writes the fields of the hand-off. They are this controller's: what
 // somebody else has made of them is overruled, and the pool says whose it was.

@@ -29,16 +29,26 @@ func (r *poolReconciler) publish(ctx context.Context, scope *scope, wanted *rend
 	if equality.Semantic.DeepEqual(scope.pool.Spec.Configuration, configuration) {
 		return nil
 	}
+	before := scope.pool.Spec.Configuration.Name
+	err := r.patchPool(ctx, scope, func(pool *mcfgv1.MachineConfigPool) { pool.Spec.Configuration = configuration })
+	if err != nil {
+		return fmt.Errorf("write spec.configuration of MachineConfigPool %s: %w", scope.pool.Name, err)
+	}
+	if before != wanted.name {
+		log.FromContext(ctx).Info("pool has a new rendered config", "from", before, "to", wanted.name)
+		r.announceOverride(scope, wanted)
+	}
+	return nil
+}
+
+// patchPool changes a pool, if there is a change, and fails if it is another by now.
+func (r *poolReconciler) patchPool(ctx context.Context, scope *scope, change func(*mcfgv1.MachineConfigPool)) error {
 	before := scope.pool.DeepCopy()
-	scope.pool.Spec.Configuration = configuration
+	change(scope.pool)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, scope.pool, patch); err != nil {
 		scope.pool = before
-		return fmt.Errorf("write spec.configuration of MachineConfigPool %s: %w", before.Name, err)
-	}
-	if before.Spec.Configuration.Name != wanted.name {
-		log.FromContext(ctx).Info("pool has a new rendered config", "from", before.Spec.Configuration.Name, "to", wanted.name)
-		r.announceOverride(scope, wanted)
+		return err
 	}
 	return nil
 }

@@ -2,8 +2,14 @@ package machineconfigpool
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // waitError says what a render waits for that comes by itself within moments.
@@ -29,7 +35,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 func (s *scope) offered(target target, renderErr error) target {
 	var refused *refusedError
 	if errors.As(renderErr, &refused) && refused.config == s.pool.Spec.Configuration.Name {
-		return targetOfNone
+		return target.withoutImage()
 	}
 	return target
 }
@@ -42,14 +48,54 @@ func (s *scope) checkRuntime(wanted *rendered) error {
 	guard := streams.RuntimeGuard{Object: s.streams, IsUnlabelled: s.isUnlabelled}
 	err := guard.CheckImage(wanted.spec.OSImageURL, wanted.ignition)
 	var unknown *streams.RuntimeUnknownError
+	var missing *streams.RuntimeMissingError
+	var unread *streams.RuntimeFileError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &unknown) && unknown.Why == "":
-		return &refusedError{wanted.name, &waitError{message: err.Error()}}
 	case errors.As(err, &unknown):
+		unknown.Choice.By = wanted.withSources(unknown.Choice.By)
+		if unknown.Why == "" {
+			return &refusedError{wanted.name, &waitError{message: err.Error()}}
+		}
 		return &refusedError{wanted.name, &renderError{reason: reasonRuntimeUnknown, message: err.Error()}}
-	default:
-		return &refusedError{wanted.name, &renderError{reason: reasonRuntimeMissing, message: err.Error()}}
+	case errors.As(err, &missing):
+		missing.Choice.By = wanted.withSources(missing.Choice.By)
+	case errors.As(err, &unread):
+		err = fmt.Errorf("%w (%s)", err, wanted.withSources(streams.ByFile+unread.Path))
 	}
+	return &refusedError{wanted.name, &renderError{reason: reasonRuntimeMissing, message: err.Error()}}
+}
+
+// withSources adds to a file of the rendered config, as a runtime choice names it, the
+// MachineConfigs that it comes from: that is where users can change it.
+func (w *rendered) withSources(by string) string {
+	path, isFile := strings.CutPrefix(by, streams.ByFile)
+	if names := w.sourcesOf(path); isFile && len(names) > 0 {
+		return by + " of MachineConfig " + strings.Join(names, " and ")
+	}
+	return by
+}
+
+// sourcesOf names the MachineConfigs that a file or link comes from: the last one that
+// gives its contents, and those after it that append to them.
+func (w *rendered) sourcesOf(path string) []string {
+	var names []string
+	for _, source := range slices.Backward(w.sources) {
+		config, err := ignition.Parse(source.Spec.Config.Raw)
+		if err != nil {
+			continue // the merge has refused it, too
+		}
+		isLink := slices.ContainsFunc(config.Storage.Links, func(link types.Link) bool { return link.Path == path })
+		i := slices.IndexFunc(config.Storage.Files, func(file types.File) bool { return file.Path == path })
+		if !isLink && i < 0 {
+			continue
+		}
+		names = append(names, source.Name)
+		if isLink || config.Storage.Files[i].Contents.Source != nil {
+			break
+		}
+	}
+	slices.Reverse(names)
+	return names
 }

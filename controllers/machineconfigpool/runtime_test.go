@@ -2,6 +2,7 @@ package machineconfigpool
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,9 +14,11 @@ import (
 	"github.com/imagemode/imagemode/test/builders"
 )
 
+const runcText = "[crio.runtime]\ndefault_runtime = \"runc\"\n"
+
 func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 	const dropIn = "/etc/crio/crio.conf.d/99-runtime"
-	const runc, crun = "[crio.runtime]\ndefault_runtime = \"runc\"\n", "[crio.runtime]\ndefault_runtime = \"crun\"\n"
+	const runc, crun = runcText, "[crio.runtime]\ndefault_runtime = \"crun\"\n"
 	ownOf := func(digit string) string { return "registry.example.com/os/own@sha256:" + strings.Repeat(digit, 64) }
 	own := func(digit string) builders.MachineConfigOption { return builders.OSImageURL(ownOf(digit)) }
 	object := &mcfgv1.OSImageStream{
@@ -72,8 +75,45 @@ func TestADefaultRuntimeThatTheStreamLacksIsNotRendered(t *testing.T) {
 			if got != tc.reason {
 				t.Fatalf("error %v, want %q", err, tc.reason)
 			}
-			if err != nil && !strings.Contains(err.Error(), "file "+dropIn+" makes runc the default container runtime") {
+			if err != nil && !strings.Contains(err.Error(), "file "+dropIn+" of MachineConfig 50-runtime makes runc the default container runtime") {
 				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// What is refused names the MachineConfigs that users have to change.
+func TestARefusedRuntimeNamesItsMachineConfigs(t *testing.T) {
+	const dropIn = "/etc/crio/crio.conf.d/99-runtime"
+	runc := builders.File(dropIn, runcText)
+	storage := func(entry string) builders.MachineConfigOption {
+		return builders.Ignition(`{"ignition":{"version":"3.4.0"},"storage":{` + entry + `}}`)
+	}
+	appended := storage(`"files":[{"path":"` + dropIn + `","append":[{"source":"data:,%23%20more%0A"}]}]`)
+	for name, tc := range map[string]struct {
+		configs []builders.MachineConfigOption
+		want    string
+	}{
+		"the last that has the file":   {[]builders.MachineConfigOption{runc, runc, builders.File("/etc/motd", "")}, "MachineConfig 51"},
+		"one that appends to it, too":  {[]builders.MachineConfigOption{runc, runc, appended}, "MachineConfig 51 and 52"},
+		"one that links to it":         {[]builders.MachineConfigOption{builders.File("/etc/x", runcText), storage(`"links":[{"path":"` + dropIn + `","target":"/etc/x"}]`)}, "MachineConfig 51"},
+		"a file that cannot be parsed": {[]builders.MachineConfigOption{builders.File(dropIn, "no TOML")}, "MachineConfig 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld()
+			s := w.scope()
+			s.streams = &mcfgv1.OSImageStream{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+					machineconfiguration.AnnotationStreamTraits: streams.EncodeTraits(map[string]streams.Traits{"debian-13": {Runtimes: []string{"crun"}, Image: digest2}}),
+				}},
+				Status: mcfgv1.OSImageStreamStatus{DefaultStream: "debian-13", AvailableStreams: []mcfgv1.OSImageStreamSet{{Name: "debian-13", OSImage: image2, OSExtensionsImage: image2}}},
+			}
+			for i, option := range tc.configs {
+				s.configs = append(s.configs, *builders.MachineConfig(fmt.Sprint(50+i), "worker", option))
+			}
+			_, err := s.render()
+			if reasonOf(err) != reasonRuntimeMissing || !strings.Contains(err.Error(), "file "+dropIn+" of "+tc.want) || strings.Contains(err.Error(), tc.want+" and") {
+				t.Errorf("error %v, want %s", err, tc.want)
 			}
 		})
 	}

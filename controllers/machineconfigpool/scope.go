@@ -260,9 +260,9 @@ func apart(sources []*mcfgv1.MachineConfig) []*mcfgv1.MachineConfig {
 	return own
 }
 
-// renderedElsewhere is what spec.configuration names, for a pool that something
-// else renders; nil while that is not there.
-func (s *scope) renderedElsewhere() (*rendered, error) {
+// presentConfig is what spec.configuration names, whoever rendered it; nil while
+// that is not there.
+func (s *scope) presentConfig() (*rendered, error) {
 	name := s.pool.Spec.Configuration.Name
 	config := findConfig(s.configs, name)
 	if config == nil {
@@ -302,14 +302,16 @@ func (s *scope) target() target {
 	if s.osConfig == nil {
 		return targetLeft(s.rollout, s.builds, s.pool.Spec.Configuration.Name)
 	}
-	return targetOf(s.osConfig, s.builds, s.pool.Spec.Configuration.Name)
+	target := targetOf(s.osConfig, s.builds, s.pool.Spec.Configuration.Name)
+	target.last = s.lastImage()
+	return target
 }
 
 // observe collects what the status is made of.
 func (s *scope) observe(wanted *rendered, renderErr error, target target, now metav1.Time) observation {
 	observed := observation{
 		pool: s.pool, rendered: wanted, renderErr: renderErr, streams: s.streams,
-		target: target, contests: s.contests, rollout: s.rollout, now: now,
+		target: target, contests: s.contests, rollout: s.rollout, isForgotten: s.isForgotten(), now: now,
 	}
 	stream, err := s.resolveStream()
 	var unknown *streams.UnknownStreamError

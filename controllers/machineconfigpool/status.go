@@ -34,7 +34,9 @@ type observation struct {
 	nodes    []nodeState
 	contests []contest
 	rollout  *v1alpha1.ImageRollout
-	now      metav1.Time
+	// isForgotten: the rollout is gone, and nothing tells which image it had.
+	isForgotten bool
+	now         metav1.Time
 }
 
 // computeStatus returns the pool's whole status. It keeps of the previous one

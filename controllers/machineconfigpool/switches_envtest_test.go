@@ -10,7 +10,6 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,17 +86,7 @@ func TestWhereTheOperatorDoesItAll(t *testing.T) {
 // namespace, which takes nodes to their images itself.
 func TestBesideAMachineConfigDaemonNodesAreLeftAlone(t *testing.T) {
 	c := start(t)
-	labels := map[string]string{"app": machineconfiguration.DaemonSetMachineConfigDaemon}
-	c.create(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: machineconfiguration.Namespace, Name: machineconfiguration.DaemonSetMachineConfigDaemon},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "daemon", Image: "registry.example.com/theirs:1"}}},
-			},
-		},
-	})
+	c.create(builders.DaemonSet(machineconfiguration.Namespace, machineconfiguration.DaemonSetMachineConfigDaemon))
 	c.withStreams()
 	c.createWithStatus(builders.Node("n1", "worker"))
 	c.create(builders.MachineConfigPool("worker"))

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,19 +19,9 @@ import (
 // TestNothingIsBuiltBesideAnotherBuilder has a machine-os-builder in the namespace.
 func TestNothingIsBuiltBesideAnotherBuilder(t *testing.T) {
 	s := startServer(t)
-	labels := map[string]string{"app": keys.DeploymentMachineOSBuilder}
 	s.create(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}},
-		&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: keys.DeploymentMachineOSBuilder},
-			Spec: appsv1.DeploymentSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "builder", Image: "registry.example.com/theirs:1"}}},
-				},
-			},
-		},
+		builders.Deployment(keys.Namespace, keys.DeploymentMachineOSBuilder),
 		builders.DockerConfig(keys.Namespace, "push", "registry.example.com"),
 		builders.DockerConfig(keys.Namespace, "nodes", "registry.example.com"),
 		aRendered(),

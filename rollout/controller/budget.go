@@ -58,7 +58,7 @@ func slotFailure(s *Scope, node *Node) string {
 		return "RollingBack"
 	case slot.Phase == v1alpha1.SlotBooting && isOverdue(s, *slot) && !node.isUpdated(slot.Image):
 		return "RebootTimeout"
-	case slot.Phase == v1alpha1.SlotBooting && hasArrived(*slot, node) && isPastRollbackDeadline(s, *slot):
+	case slot.Phase == v1alpha1.SlotBooting && hasMissedGate(s, *slot, node):
 		return "GateNotMet"
 	case isUnwell(s, *slot, node):
 		return "NotReady"

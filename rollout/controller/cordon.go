@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -43,21 +44,36 @@ func (r *Reconciler) cordon(ctx context.Context, rollout string, slot v1alpha1.S
 	if err != nil || node == nil {
 		return slot.WasUnschedulable, err
 	}
+	if node.Spec.Unschedulable && !isCordonedByUs(node) {
+		return true, r.keep(ctx, cached, node)
+	}
 	if node.Spec.Unschedulable {
-		return !isCordonedByUs(node), nil
+		return false, nil
 	}
 	return false, r.putCordon(ctx, rollout, node)
+}
+
+// keep keeps a node from autoscalers that somebody else has cordoned: we drain it, so
+// that it looks idle. Its cordon stays theirs.
+func (r *Reconciler) keep(ctx context.Context, cached *Node, node *corev1.Node) error {
+	if isKept(node) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	keepFromScaleDown(node)
+	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
+		return fmt.Errorf("Node %s could not be kept from autoscalers: %w", node.Name, err)
+	}
+	cached.Node = node
+	return nil
 }
 
 // putCordon writes the cordon, unless the node is another one than the server's.
 func (r *Reconciler) putCordon(ctx context.Context, rollout string, node *corev1.Node) error {
 	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	node.Spec.Unschedulable = true
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[annotationCordoned] = rollout
 	keepFromScaleDown(node)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationCordoned, rollout)
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 		return fmt.Errorf("Node %s could not be cordoned: %w", node.Name, err)
 	}
@@ -81,7 +97,8 @@ func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *N
 	if err != nil || node == nil {
 		return err
 	}
-	if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
+	_, isMarked := node.Annotations[annotationCordoned]
+	if isMarked || len(keptKeys(node)) > 0 {
 		if err := r.removeCordon(ctx, node); err != nil {
 			return err
 		}
@@ -92,13 +109,15 @@ func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *N
 	return nil
 }
 
-// removeCordon writes that the cordon is gone, unless the node is another one
-// than the server's.
+// removeCordon writes that what we have put on the node is gone, unless it is another one
+// than the server's. A cordon without our mark stays.
 func (r *Reconciler) removeCordon(ctx context.Context, node *corev1.Node) error {
 	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if _, isMarked := node.Annotations[annotationCordoned]; isMarked {
+		node.Spec.Unschedulable = false
+	}
 	delete(node.Annotations, annotationCordoned)
 	letScaleDown(node)
-	node.Spec.Unschedulable = false
 	if err := r.Client.Patch(ctx, node, patch, fieldOwner); err != nil {
 		return fmt.Errorf("Node %s could not be uncordoned: %w", node.Name, err)
 	}

@@ -46,6 +46,11 @@ func TestCrashesOnARealAPIServer(t *testing.T) {
 			t.Run(fmt.Sprintf("at write %d, late %t", at, late), func(t *testing.T) { run(t, at, late) })
 		}
 	}
+	t.Run("NodeImages are deleted under pause", func(t *testing.T) {
+		c := newClusterOn(t, 2, server)
+		defer c.remove(t)
+		nodeImagesComeBack(t, c)
+	})
 	t.Run("a rollout is deleted while a node is away", func(t *testing.T) {
 		c := newClusterOn(t, 2, server)
 		c.blocked["pod-worker-1"], c.blocked["pod-worker-2"] = true, true

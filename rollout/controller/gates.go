@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -15,6 +17,9 @@ import (
 // unmetGate names the first gate that is not met on the node, and why; empty
 // when all are.
 func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollout, node *Node) (string, error) {
+	if problem := gateProblem(rollout.Spec.Gates); problem != "" {
+		return problem, nil
+	}
 	for _, gate := range rollout.Spec.Gates {
 		var problem string
 		var err error
@@ -25,14 +30,49 @@ func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollo
 			problem, err = r.unreadyPods(ctx, *gate.Pods, node.Name)
 		case gate.Job != nil:
 			problem, err = r.unfinishedJob(ctx, rollout, gate, node)
-		default:
-			problem = "it says nothing that this version could check"
 		}
 		if problem != "" || err != nil {
 			return fmt.Sprintf("gate %s: %s", gate.Name, problem), err
 		}
 	}
 	return "", nil
+}
+
+// gateProblem names the field of the first gate that no node could ever meet, since it
+// makes no sense to Kubernetes; empty: there is none. The API cannot check all of it.
+func gateProblem(gates []v1alpha1.Gate) string {
+	for i, gate := range gates {
+		if field, problem := wrongField(gate); problem != "" {
+			return fmt.Sprintf("spec.gates[%d]%s (gate %s) is not valid: %s", i, field, gate.Name, problem)
+		}
+	}
+	return ""
+}
+
+func wrongField(gate v1alpha1.Gate) (field, problem string) {
+	switch {
+	case gate.NodeCondition != nil:
+		return ".nodeCondition.type", strings.Join(validation.IsQualifiedName(gate.NodeCondition.Type), "; ")
+	case gate.Pods != nil:
+		if wrong := validation.IsDNS1123Label(gate.Pods.Namespace); len(wrong) > 0 {
+			return ".pods.namespace", strings.Join(wrong, "; ")
+		}
+		if _, err := metav1.LabelSelectorAsSelector(&gate.Pods.Selector); err != nil {
+			return ".pods.selector", err.Error()
+		}
+		return "", ""
+	case gate.Job != nil:
+		return ".job.cronJob", strings.Join(validation.IsDNS1123Subdomain(gate.Job.CronJob), "; ")
+	}
+	return "", "it says nothing that this version could check"
+}
+
+// holdForGates keeps nodes from a reboot after which they would be taken for ill.
+func holdForGates(s *Scope) Hold {
+	if problem := gateProblem(s.Rollout.Spec.Gates); problem != "" && s.target() != "" {
+		return Hold{"InvalidGate", problem}
+	}
+	return Hold{}
 }
 
 func unmetCondition(gate v1alpha1.NodeConditionGate, node *Node) string {

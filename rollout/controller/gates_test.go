@@ -4,9 +4,11 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,7 +57,7 @@ func TestGates(t *testing.T) {
 		"a condition as it should be":      {[]v1alpha1.Gate{kernel}, newNode(1, deadlock(corev1.ConditionFalse)), nil, ""},
 		"a condition as it should not be":  {[]v1alpha1.Gate{kernel}, newNode(1, deadlock(corev1.ConditionTrue)), nil, "gate kernel: condition KernelDeadlock of the Node is True, not False: text"},
 		"a condition that is not there":    {[]v1alpha1.Gate{kernel}, newNode(1), nil, "gate kernel: the Node has no condition KernelDeadlock"},
-		"a gate of a later version":        {[]v1alpha1.Gate{{Name: "x"}}, newNode(1), nil, "gate x: it says nothing that this version could check"},
+		"one that is not valid":            {[]v1alpha1.Gate{cni, {Name: "x"}}, newNode(1), nil, "spec.gates[1] (gate x) is not valid: it says nothing that this version could check"},
 		"the template of a job is missing": {[]v1alpha1.Gate{{Name: "job", Job: &v1alpha1.JobGate{CronJob: "check"}}}, newNode(1), nil, "gate job: CronJob " + testNamespace + "/check does not exist"},
 	}
 	for name, test := range tests {
@@ -68,6 +70,110 @@ func TestGates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// podsGate is a gate on pods that have a label.
+func podsGate(label string) v1alpha1.Gate {
+	return v1alpha1.Gate{Name: "pods", Pods: &v1alpha1.PodsGate{Namespace: "net", Selector: metav1.LabelSelector{MatchLabels: map[string]string{label: "x"}}}}
+}
+
+func gated(gates ...v1alpha1.Gate) func(*Scope) {
+	return func(s *Scope) { s.Rollout.Spec.Gates = gates }
+}
+
+func TestAGateThatIsNotValidIsNamed(t *testing.T) {
+	good := podsGate("app")
+	elsewhere, operator := podsGate("app"), podsGate("app")
+	elsewhere.Pods.Namespace = "Net"
+	operator.Pods.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}
+	for name, test := range map[string]struct {
+		gates []v1alpha1.Gate
+		want  string // the beginning; empty: they are valid
+	}{
+		"none": {nil, ""},
+		"all that there are, if correct": {[]v1alpha1.Gate{
+			good, {Name: "b", NodeCondition: &v1alpha1.NodeConditionGate{Type: "example.com/Healthy"}}, {Name: "c", Job: &v1alpha1.JobGate{CronJob: "check"}},
+			{Name: "d", Pods: &v1alpha1.PodsGate{Namespace: "net"}},
+		}, ""},
+		"a label with a space":              {[]v1alpha1.Gate{good, podsGate("a b")}, "spec.gates[1].pods.selector (gate pods) is not valid: "},
+		"an operator that does not exist":   {[]v1alpha1.Gate{operator}, "spec.gates[0].pods.selector (gate pods) is not valid: "},
+		"no name of a namespace":            {[]v1alpha1.Gate{elsewhere}, "spec.gates[0].pods.namespace (gate pods) is not valid: "},
+		"no name of a condition":            {[]v1alpha1.Gate{{Name: "c", NodeCondition: &v1alpha1.NodeConditionGate{Type: "is healthy"}}}, "spec.gates[0].nodeCondition.type (gate c) is not valid: "},
+		"no name of a CronJob":              {[]v1alpha1.Gate{{Name: "j", Job: &v1alpha1.JobGate{CronJob: "net/check"}}}, "spec.gates[0].job.cronJob (gate j) is not valid: "},
+		"a kind of gate of a later version": {[]v1alpha1.Gate{{Name: "x"}}, "spec.gates[0] (gate x) is not valid: it says nothing that this version could check"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := gateProblem(test.gates)
+			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A gate with a mistake in it takes no node out of service; a node that is drained for it
+// returns, and one that has rebooted already is not sent back.
+func TestAGateThatIsNotValidDisturbsNoNode(t *testing.T) {
+	wrong := func(s *v1alpha1.ImageRolloutSpec) { s.Gates = []v1alpha1.Gate{podsGate("a b")} }
+	right := func(s *v1alpha1.ImageRolloutSpec) { s.Gates = nil }
+	expect := func(c *cluster) {
+		t.Helper()
+		degraded := meta.FindStatusCondition(c.rollout().Status.Conditions, v1alpha1.ConditionDegraded)
+		if degraded == nil || degraded.Reason != "InvalidGate" || !strings.Contains(degraded.Message, "spec.gates[0].pods.selector") {
+			t.Errorf("Degraded %+v", degraded)
+		}
+	}
+	t.Run("from the beginning", func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.changeRollout(wrong)
+		c.to(imageB)
+		c.settle()
+		expect(c)
+		for name, m := range c.machines {
+			if m.boots != 1 || c.node(name).Spec.Unschedulable || m.staged != imageB {
+				t.Errorf("%s: %d boots, staged %s", name, m.boots, m.staged)
+			}
+		}
+		c.changeRollout(right)
+		c.settle()
+		c.expectUpdated(imageB)
+	})
+	t.Run("while a node is drained", func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.blocked["pod-worker-1"] = true
+		c.to(imageB)
+		c.rounds(10)
+		if slots := c.rollout().Status.Slots; len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining {
+			t.Fatalf("slots %+v", slots)
+		}
+		c.changeRollout(wrong)
+		c.settle()
+		expect(c)
+		if c.node("worker-1").Spec.Unschedulable || c.machines["worker-1"].boots != 1 || len(c.rollout().Status.Slots) > 0 {
+			t.Errorf("worker-1 is not back in service: %+v", c.rollout().Status.Slots)
+		}
+		delete(c.blocked, "pod-worker-1")
+		c.changeRollout(right)
+		c.settle()
+		c.expectUpdated(imageB)
+	})
+	t.Run("while a node waits for it", func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Gates = []v1alpha1.Gate{podsGate("app")} })
+		c.to(imageB)
+		c.rounds(20)
+		c.changeRollout(wrong)
+		c.now = c.now.Add(2 * time.Hour)
+		c.rounds(3)
+		expect(c)
+		slots := c.rollout().Status.Slots
+		if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotBooting || len(c.rollout().Status.Rejected) > 0 || c.machines[slots[0].Node].booted != imageB {
+			t.Fatalf("slots %+v, rejected %+v", slots, c.rollout().Status.Rejected)
+		}
+		c.changeRollout(right)
+		c.settle()
+		c.expectUpdated(imageB)
+	})
 }
 
 func TestAJobOfAGateRunsOnceOnItsNode(t *testing.T) {

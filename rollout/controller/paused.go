@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,18 +18,23 @@ const longPause = 7 * 24 * time.Hour
 
 const reasonPausedForLong = "PausedForLong"
 
-// pausedCondition says for how many days a rollout is paused, when they are many.
+// pausedCondition says for how many days a rollout is paused, when they are many, and
+// what nodes do without meanwhile.
 func pausedCondition(scope *Scope) metav1.Condition {
 	if !scope.Rollout.Spec.Paused {
 		return condition(v1alpha1.ConditionPaused, false, "NotPaused", "")
 	}
+	waits := liveWaits(scope)
+	if waits != "" {
+		waits = "; " + waits
+	}
 	paused := pausedFor(scope)
 	if paused < longPause {
-		return condition(v1alpha1.ConditionPaused, true, "Paused", "spec.paused is true")
+		return condition(v1alpha1.ConditionPaused, true, "Paused", "spec.paused is true"+waits)
 	}
 	message := fmt.Sprintf("spec.paused is true, for %d days: certificates, keys and trust bundles of spec.live do not reach the nodes meanwhile, and a node whose certificates expire does not join any more; "+
 		"set it to false, if only for a while", paused/(24*time.Hour))
-	return condition(v1alpha1.ConditionPaused, true, reasonPausedForLong, message)
+	return condition(v1alpha1.ConditionPaused, true, reasonPausedForLong, message+waits)
 }
 
 // pausedFor is by the condition's own time: a pause that is lifted begins anew.
@@ -57,8 +63,15 @@ func nextPausedDay(scope *Scope) time.Duration {
 func pausedEvent(before, after v1alpha1.ImageRolloutStatus) *notice {
 	now := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionPaused)
 	last := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionPaused)
-	if now == nil || now.Reason != reasonPausedForLong || last != nil && last.Message == now.Message {
+	if now == nil || now.Reason != reasonPausedForLong || last != nil && daysIn(last.Message) == daysIn(now.Message) {
 		return nil
 	}
 	return &notice{nil, corev1.EventTypeWarning, reasonPausedForLong, now.Message}
+}
+
+// daysIn is the part of the message that changes once a day: how many nodes wait may
+// change with every node that comes.
+func daysIn(message string) string {
+	days, _, _ := strings.Cut(message, ":")
+	return days
 }

@@ -15,9 +15,21 @@ var scaleDownKeys = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabl
 // set, to whatever value, is theirs.
 const annotationKept = "imagemode.dev/kept-from-scale-down"
 
-// keepFromScaleDown sets what is not there. It goes with the cordon, in one write.
+// isKept says whether nothing is left to set: what somebody has said counts.
+func isKept(node *corev1.Node) bool {
+	return !slices.ContainsFunc(scaleDownKeys, func(key string) bool {
+		_, isSet := node.Annotations[key]
+		return !isSet
+	})
+}
+
+// keepFromScaleDown sets what is not there. It goes with the cordon, in one write; on a
+// node that somebody else has cordoned it takes that write's place.
 func keepFromScaleDown(node *corev1.Node) {
 	ours := keptKeys(node)
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
 	for _, key := range scaleDownKeys {
 		if _, isSet := node.Annotations[key]; isSet {
 			continue

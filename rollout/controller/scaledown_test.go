@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
 func TestWhatKeepsANodeFromScaleDown(t *testing.T) {
@@ -68,6 +71,47 @@ func TestANodeInASlotIsKeptFromScaleDown(t *testing.T) {
 	}
 	if slots := c.rollout().Status.Slots; len(slots) != 0 {
 		t.Errorf("slots %v", slots)
+	}
+}
+
+// A node that an administrator has cordoned is drained for its update like any other, and
+// looks as idle: it is kept as long, in as many writes. The cordon stays.
+func TestACordonedNodeInASlotIsKeptFromScaleDown(t *testing.T) {
+	writes := func(isCordoned bool) int {
+		c := newCluster(t, 2)
+		c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.MaxUnavailable = new(intstr.FromInt32(2)) })
+		c.settle()
+		if isCordoned {
+			c.administer("worker-1", true)
+		}
+		before, wasKept := c.writes, false
+		c.to(imageB)
+		for range 60 {
+			c.rounds(1)
+			node := c.node("worker-1")
+			_, isMarked := node.Annotations[annotationCordoned]
+			if isCordoned && (!node.Spec.Unschedulable || isMarked) {
+				t.Fatalf("the administrator's cordon is gone or ours: %v", node.Annotations)
+			}
+			isInSlot := false
+			for _, slot := range c.rollout().Status.Slots {
+				isInSlot = isInSlot || slot.Node == "worker-1" && slot.Phase == v1alpha1.SlotBooting
+			}
+			if isInSlot && !isKept(node) {
+				t.Fatalf("in its slot it has %v", node.Annotations)
+			}
+			wasKept = wasKept || isInSlot
+		}
+		c.expectUpdated(imageB)
+		if node := c.node("worker-1"); len(node.Annotations) > 0 || !wasKept {
+			t.Errorf("kept %t, afterwards %v", wasKept, node.Annotations)
+		}
+		return c.writes - before
+	}
+	usual, cordoned := writes(false), writes(true)
+	t.Logf("%d writes for two nodes, %d with one that is cordoned", usual, cordoned)
+	if cordoned > usual {
+		t.Errorf("%d writes for a cordoned node and another, %d for two", cordoned, usual)
 	}
 }
 

@@ -55,6 +55,8 @@ var holdRules = []hold{
 		}
 		return Hold{}
 	}},
+	// Nobody could tell whether a node does well on the image.
+	{"gates", holdForGates},
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
 		if s.Rollout.Spec.Paused {
@@ -113,7 +115,7 @@ var candidateRules = []candidateRule{
 
 // assign decides what every node is to do. It is pure.
 func assign(scope *Scope) Assignment {
-	answer := Assignment{Images: assignImages(scope)}
+	answer := Assignment{Images: restored(scope, assignImages(scope))}
 	for i := range scope.Nodes {
 		if node := &scope.Nodes[i]; !node.IsSelected && scope.slot(node.Node) == nil && node.belongsTo(scope.Rollout.Name) {
 			answer.Released = append(answer.Released, node.Name)

@@ -53,14 +53,17 @@ func newNode(index int, changes ...func(*Node)) Node {
 	return node
 }
 
-func notReady(n *Node)   { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
-func cordoned(n *Node)   { n.Spec.Unschedulable = true }
-func notStaged(n *Node)  { n.Image.Status.Staged = nil }
-func unlocked(n *Node)   { n.Image.Status.Staged.DownloadOnly = false }
-func noAgent(n *Node)    { n.Image.Status = v1alpha1.NodeImageStatus{} }
-func noImage(n *Node)    { n.Image = nil }
-func runsOther(n *Node)  { n.Image.Status.Booted = nil }
-func rebooted(n *Node)   { n.Status.NodeInfo.BootID = "boot-2" }
+func notReady(n *Node)  { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+func cordoned(n *Node)  { n.Spec.Unschedulable = true }
+func notStaged(n *Node) { n.Image.Status.Staged = nil }
+func unlocked(n *Node)  { n.Image.Status.Staged.DownloadOnly = false }
+func noAgent(n *Node)   { n.Image.Status = v1alpha1.NodeImageStatus{} }
+func noImage(n *Node)   { n.Image = nil }
+func runsOther(n *Node) { n.Image.Status.Booted = nil }
+func rebooted(n *Node)  { n.Status.NodeInfo.BootID = "boot-2" }
+func installedWith(image string) func(*Node) {
+	return func(n *Node) { n.Image.Status.Booted.Image = image }
+}
 func unselected(n *Node) { n.IsSelected = false }
 func claimed(n *Node)    { n.Claimant = "other" }
 func updated(n *Node) {
@@ -172,23 +175,33 @@ func TestWhatNodesAreTold(t *testing.T) {
 		image string
 		phase v1alpha1.NodeImagePhase
 	}{
-		"a new node stages at once":                         {told(newNode(1, noImage)), imageB, v1alpha1.PhaseStaged},
-		"a new node of a paused rollout is idle":            {told(newNode(1, noImage), paused), "", v1alpha1.PhaseIdle},
-		"a paused rollout stages when it only stages":       {told(newNode(1, noImage), paused, stageOnly), imageB, v1alpha1.PhaseStaged},
-		"a new node without an image is idle":               {told(newNode(1, noImage), func(s *Scope) { s.Rollout.Spec.Image = "" }), "", v1alpha1.PhaseIdle},
-		"a new node without its pull secret is idle":        {told(newNode(1, noImage), func(s *Scope) { s.Problem = "missing" }), "", v1alpha1.PhaseIdle},
-		"a new image is staged":                             {told(newNode(1, on(imageA, v1alpha1.PhaseStaged))), imageB, v1alpha1.PhaseStaged},
-		"a new image is not staged while paused":            {told(newNode(1, on(imageA, v1alpha1.PhaseStaged)), paused), imageA, v1alpha1.PhaseStaged},
-		"a slot before Booting may not boot":                {told(newNode(1), holding(1, v1alpha1.SlotDraining)), imageB, v1alpha1.PhaseStaged},
-		"a slot in Booting may boot":                        {told(newNode(1), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
-		"a slot in Booting may boot under pause":            {told(newNode(1), holding(1, v1alpha1.SlotBooting), paused), imageB, v1alpha1.PhaseBooted},
-		"a slot in Booting keeps its node, selected or not": {told(newNode(1, unselected), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
-		"an image is not confirmed while its node soaks":    {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
-		"nor while a node that reboots in its soak is away": {told(newNode(1, updated, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Status.NodeInfo.BootID = "boot-3" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
-		"a node back on the old image may not boot again":   {told(newNode(1, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Image.Status.BootID = "boot-2" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseStaged},
-		"the end of the slot confirms the image":            {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted))), imageB, v1alpha1.PhaseStaged},
-		"a slot in RollingBack goes back":                   {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotRollingBack)), imageB, v1alpha1.PhaseRolledBack},
-		"the right to boot ends with the slot":              {told(newNode(1, on(imageA, v1alpha1.PhaseBooted)), paused), imageA, v1alpha1.PhaseStaged},
+		"a new node stages at once":                                       {told(newNode(1, noImage)), imageB, v1alpha1.PhaseStaged},
+		"a new node of a paused rollout is idle":                          {told(newNode(1, noImage), paused), "", v1alpha1.PhaseIdle},
+		"a paused rollout stages when it only stages":                     {told(newNode(1, noImage), paused, stageOnly), imageB, v1alpha1.PhaseStaged},
+		"a new node without an image is idle":                             {told(newNode(1, noImage), func(s *Scope) { s.Rollout.Spec.Image = "" }), "", v1alpha1.PhaseIdle},
+		"a new node without its pull secret is idle":                      {told(newNode(1, noImage), func(s *Scope) { s.Problem = "missing" }), "", v1alpha1.PhaseIdle},
+		"a new image is staged":                                           {told(newNode(1, on(imageA, v1alpha1.PhaseStaged))), imageB, v1alpha1.PhaseStaged},
+		"a new image is not staged while paused":                          {told(newNode(1, on(imageA, v1alpha1.PhaseStaged)), paused), imageA, v1alpha1.PhaseStaged},
+		"a slot before Booting may not boot":                              {told(newNode(1), holding(1, v1alpha1.SlotDraining)), imageB, v1alpha1.PhaseStaged},
+		"a slot in Booting may boot":                                      {told(newNode(1), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
+		"a slot in Booting may boot under pause":                          {told(newNode(1), holding(1, v1alpha1.SlotBooting), paused), imageB, v1alpha1.PhaseBooted},
+		"a slot in Booting keeps its node, selected or not":               {told(newNode(1, unselected), holding(1, v1alpha1.SlotBooting)), imageB, v1alpha1.PhaseBooted},
+		"an image is not confirmed while its node soaks":                  {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
+		"nor while a node that reboots in its soak is away":               {told(newNode(1, updated, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Status.NodeInfo.BootID = "boot-3" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseBooted},
+		"a node back on the old image may not boot again":                 {told(newNode(1, rebooted, on(imageB, v1alpha1.PhaseBooted), func(n *Node) { n.Image.Status.BootID = "boot-2" }), holding(1, v1alpha1.SlotSoaking)), imageB, v1alpha1.PhaseStaged},
+		"the end of the slot confirms the image":                          {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted))), imageB, v1alpha1.PhaseStaged},
+		"a slot in RollingBack goes back":                                 {told(newNode(1, updated, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotRollingBack)), imageB, v1alpha1.PhaseRolledBack},
+		"the right to boot ends with the slot":                            {told(newNode(1, on(imageA, v1alpha1.PhaseBooted)), paused), imageA, v1alpha1.PhaseStaged},
+		"a NodeImage that was made anew under pause has what is staged":   {told(newNode(1, on("", v1alpha1.PhaseIdle)), paused), imageB, v1alpha1.PhaseStaged},
+		"or what the node runs":                                           {told(newNode(1, updated, on("", v1alpha1.PhaseIdle)), paused), imageB, v1alpha1.PhaseStaged},
+		"also of an earlier image":                                        {told(newNode(1, notStaged, on("", v1alpha1.PhaseIdle)), paused), imageA, v1alpha1.PhaseStaged},
+		"not while nothing but the pull secret is missing":                {told(newNode(1, on("", v1alpha1.PhaseIdle)), func(s *Scope) { s.Problem = "missing" }), "", v1alpha1.PhaseIdle},
+		"never what the node was installed with":                          {told(newNode(1, notStaged, on("", v1alpha1.PhaseIdle), installedWith("quay.example/base@"+digestOf(imageA))), paused), "", v1alpha1.PhaseIdle},
+		"nor what somebody switched it to by tag":                         {told(newNode(1, notStaged, on("", v1alpha1.PhaseIdle), installedWith("registry.example:5000/os:latest")), paused), "", v1alpha1.PhaseIdle},
+		"nor by a report from before the last boot":                       {told(newNode(1, rebooted, on("", v1alpha1.PhaseIdle)), paused), "", v1alpha1.PhaseIdle},
+		"nor without a report":                                            {told(newNode(1, noAgent, on("", v1alpha1.PhaseIdle)), paused), "", v1alpha1.PhaseIdle},
+		"nor for a rollout that is deleted":                               {told(newNode(1, on("", v1alpha1.PhaseIdle)), func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }), "", v1alpha1.PhaseIdle},
+		"a node that may stage is told the rollout's image, and no other": {told(newNode(1, notStaged, on("", v1alpha1.PhaseIdle))), imageB, v1alpha1.PhaseStaged},
 		"another image takes the right to boot away": {
 			told(newNode(1, on(imageB, v1alpha1.PhaseBooted)), holding(1, v1alpha1.SlotBooting), func(s *Scope) { s.Rollout.Spec.Image = imageC }), imageC, v1alpha1.PhaseStaged,
 		},
@@ -361,6 +374,10 @@ func TestConditions(t *testing.T) {
 		"no pull secret":     {newScope([]Node{newNode(1, notStaged)}, func(s *Scope) { s.Problem = "Secret a/b does not exist" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False PullSecretMissing", "Degraded": "True PullSecretMissing", "Paused": "False NotPaused"}},
 		"a node of two":      {newScope([]Node{newNode(1, claimed), newNode(2, updated)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False Updated", "Degraded": "True NodeConflict", "Paused": "False NotPaused"}},
 		"no image, no nodes": {newScope(nil, func(s *Scope) { s.Rollout.Spec.Image = "" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoImage", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
+		"no nodes":           {newScope(nil), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoNodes", "Degraded": "False AsExpected", "Paused": "False NotPaused"}},
+		"only another's":     {newScope([]Node{newNode(1, claimed)}), map[string]string{"Available": "True AllAvailable", "Progressing": "False NoNodes", "Degraded": "True NodeConflict", "Paused": "False NotPaused"}},
+		"no nodes by a selector that is not valid": {newScope(nil, func(s *Scope) { s.SelectorProblem = "spec.nodeSelector is not valid" }), map[string]string{"Available": "True AllAvailable", "Progressing": "False InvalidSelector", "Degraded": "True InvalidSelector", "Paused": "False NotPaused"}},
+		"a gate that is not valid":                 {newScope([]Node{newNode(1)}, gated(podsGate("a b"))), map[string]string{"Available": "True AllAvailable", "Progressing": "False InvalidGate", "Degraded": "True InvalidGate", "Paused": "False NotPaused"}},
 		"a registry is away": {newScope([]Node{newNode(1, notStaged, func(n *Node) {
 			n.Image.Status.LastAttempt = &v1alpha1.Attempt{Image: imageB, Class: "Registry", Failures: 3}
 		})}), map[string]string{"Available": "True AllAvailable", "Progressing": "True Staging", "Degraded": "True StagingFailing", "Paused": "False NotPaused"}},
@@ -374,6 +391,28 @@ func TestConditions(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A rollout without nodes names the selector that has none, and says whether others do.
+func TestARolloutWithoutNodesNamesItsSelector(t *testing.T) {
+	for name, test := range map[string]struct {
+		scope *Scope
+		want  string
+	}{
+		"nothing matches":        {newScope(nil), "spec.nodeSelector (pool=worker) selects no node"},
+		"one that it gave away":  {newScope([]Node{newNode(1, unselected)}), "spec.nodeSelector (pool=worker) selects no node"},
+		"they are another's":     {newScope([]Node{newNode(1, claimed), newNode(2, claimed)}), "spec.nodeSelector (pool=worker) selects only nodes that belong to other ImageRollouts: 2"},
+		"there is no selector":   {newScope(nil, func(s *Scope) { s.Rollout.Spec.NodeSelector = nil }), "spec.nodeSelector is not set"},
+		"it is paused meanwhile": {newScope(nil, paused), "spec.nodeSelector (pool=worker) selects no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := schedule(test.scope).Held
+			got := progressingCondition(test.scope, countNodes(test.scope), nil, held)
+			if got.Reason != "NoNodes" || got.Status != metav1.ConditionFalse || !strings.HasPrefix(got.Message, test.want) {
+				t.Errorf("%s %s: %q, want %q", got.Status, got.Reason, got.Message, test.want)
 			}
 		})
 	}

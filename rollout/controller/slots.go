@@ -69,7 +69,7 @@ func enterBoot(scope *Scope, slot v1alpha1.Slot, node *Node, phase v1alpha1.Slot
 // that is about to be ordered.
 func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
 	switch {
-	case isWithdrawn(scope, slot), node.isUpdated(slot.Image), isSkipped(scope, slot, result):
+	case isWithdrawn(scope, slot), node.isUpdated(slot.Image), isSkipped(scope, slot, result), hasNoWayOn(scope):
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	case result.isDrained && !node.isReady():
 		// Booted now it could not be told from a node that the image does no good.
@@ -81,6 +81,10 @@ func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcom
 	slot.Message = clip(result.blocked)
 	return &slot
 }
+
+// hasNoWayOn says whether a node that is drained would only be taken for ill after its
+// reboot: it goes back into service instead.
+func hasNoWayOn(scope *Scope) bool { return gateProblem(scope.Rollout.Spec.Gates) != "" }
 
 // isSkipped says whether the drain took so long that the node is given up for now.
 func isSkipped(scope *Scope, slot v1alpha1.Slot, result outcome) bool {
@@ -107,7 +111,7 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	case hasFailed(scope, slot, node) && node.isReady() && node.isCurrent():
 		return enter(scope, slot, v1alpha1.SlotSoaking) // back on the old image, and well
-	case hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && mayRollBack(scope) && !isWithdrawn(scope, slot):
+	case hasMissedGate(scope, slot, node) && mayRollBack(scope) && !isWithdrawn(scope, slot):
 		return enterRollback(scope, slot, node, result.gate+" is not met for "+rollbackDeadline(scope).String())
 	case hasArrived(slot, node):
 		slot.Message = clip("on the image; waits for " + result.gate)
@@ -117,6 +121,12 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 		slot.Message = ""
 	}
 	return &slot
+}
+
+// hasMissedGate says whether a node on the image had its time to meet the gates. One that
+// is not valid says nothing about the node: it waits for the gate to be put right.
+func hasMissedGate(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
+	return hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && gateProblem(scope.Rollout.Spec.Gates) == ""
 }
 
 // enterRollback has the node go back; the slot says why for as long as it does.

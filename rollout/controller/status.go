@@ -89,7 +89,9 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 		return condition(kind, true, "Updating", progress+"; "+describeSlots(slots))
 	case held.Reason == "NoImage":
 		return condition(kind, false, held.Reason, held.Message)
-	case counts.Updated == counts.Total:
+	case counts.Total == 0 && held.Reason != "InvalidSelector":
+		return condition(kind, false, "NoNodes", noNodes(scope))
+	case counts.Updated == counts.Total && counts.Total > 0:
 		return condition(kind, false, "Updated", progress)
 	case scope.Problem != "":
 		return condition(kind, false, "PullSecretMissing", scope.Problem)
@@ -103,6 +105,25 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 		return condition(kind, true, "Staging", progress)
 	}
 	return condition(kind, true, "Updating", progress+waitingFor(scope))
+}
+
+// noNodes says why there is nothing to do: "0 of 0 nodes updated" would hide that a
+// selector has a mistake in it.
+func noNodes(scope *Scope) string {
+	selector := scope.Rollout.Spec.NodeSelector
+	taken := 0
+	for _, node := range scope.Nodes {
+		if node.IsSelected && node.Claimant != "" {
+			taken++
+		}
+	}
+	switch {
+	case selector == nil:
+		return "spec.nodeSelector is not set, so there are no nodes to update"
+	case taken > 0:
+		return fmt.Sprintf("spec.nodeSelector (%s) selects only nodes that belong to other ImageRollouts: %d", metav1.FormatLabelSelector(selector), taken)
+	}
+	return fmt.Sprintf("spec.nodeSelector (%s) selects no node; the image goes to those that come later", metav1.FormatLabelSelector(selector))
 }
 
 func describeSlots(slots []v1alpha1.Slot) string {

@@ -107,6 +107,7 @@ func TestWhatHoldsARolloutSaysWhatToDo(t *testing.T) {
 		"ImageRejected":        {newScope([]Node{newNode(1, failedOnB)}), "spec.retryToken"},
 		"WindowClosed":         {newScope([]Node{newNode(1)}, window("0 1 * * *", time.Hour, "UTC")), "opens at 2026-05-02T01:00:00Z"},
 		"InvalidWindow":        {newScope([]Node{newNode(1)}, window("x", time.Hour, "UTC")), "spec.windows[0].cron"},
+		"InvalidGate":          {newScope([]Node{newNode(1)}, paused, gated(podsGate("a b"))), "spec.gates[0].pods.selector (gate pods)"},
 		"NoCanary":             {newScope([]Node{newNode(1)}, canarySelector("no")), "spec.canary.nodeSelector"},
 		"CanarySoak":           {newScope([]Node{newNode(1, updated), newNode(2)}, canaryNodes(1, time.Hour), canaryDone(time.Minute)), "wait until 2026-05-01T12:59:00Z"},
 		"ControlPlaneNotReady": {newScope([]Node{newNode(1, controlPlane)}, ofControlPlane(newNode(9, controlPlane, notReady))), "worker-9"},

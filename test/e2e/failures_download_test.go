@@ -11,14 +11,14 @@ import (
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/test/e2e/story"
-	"github.com/imagemode/imagemode/test/throttle"
+	"github.com/imagemode/imagemode/test/faults"
 )
 
 // downloading is a worker that downloads an image over a slow line.
 type downloading struct {
 	*failures
 	worker, image string
-	line          *throttle.Line
+	line          *faults.Line
 }
 
 // testKilledAgent: the agent that is started anew finds the download that runs.

@@ -1,3 +1,3 @@
-// Package faults stands between a builder and a registry and lets the registry
-// seem out of order: what a test on a real cluster cannot ask of a real registry.
+// Package faults stands before a registry and lets it be slow, cut off (Line) or out of
+// order (Way): what a test on a real cluster cannot ask of a real registry.
 package faults

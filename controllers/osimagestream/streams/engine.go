@@ -51,10 +51,10 @@ func (e engine) choice(config types.Config) (RuntimeChoice, error) {
 			said, err = e.read(string(text))
 		}
 		if err != nil {
-			return fmt.Errorf("file %s: %w", file.Path, err)
+			return &RuntimeFileError{Path: file.Path, Err: err}
 		}
 		if said.handler != "" {
-			merged.handler, by = said.handler, "file "+file.Path
+			merged.handler, by = said.handler, ByFile+file.Path
 		}
 		maps.Copy(merged.programs, said.programs)
 		merged.imports = append(merged.imports, said.imports...)

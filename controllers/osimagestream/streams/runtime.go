@@ -22,9 +22,22 @@ type RuntimeChoice struct {
 	// Runtime is its name, such as runc; empty: nothing chooses one, and the OS
 	// image's own default holds.
 	Runtime string
-	// By is the file or object that chose it, for the user.
+	// By is the file or object that chose it, for the user: ByFile and a path, or an
+	// object's kind and name.
 	By string
 }
+
+// ByFile begins RuntimeChoice.By where a file chose the runtime.
+const ByFile = "file "
+
+// RuntimeFileError is a configuration file of a container engine that cannot be read.
+type RuntimeFileError struct {
+	Path string
+	Err  error
+}
+
+func (e *RuntimeFileError) Error() string { return ByFile + e.Path + ": " + e.Err.Error() }
+func (e *RuntimeFileError) Unwrap() error { return e.Err }
 
 // DefaultRuntime returns the default container runtime that an Ignition config
 // sets, in any of the configuration files of CRI-O or, where those say nothing,
@@ -111,7 +124,7 @@ func EffectiveRuntime(config types.Config, generated RuntimeChoice) (RuntimeChoi
 	file.Contents.Source = &source
 	config.Storage.Files = append(slices.Clone(config.Storage.Files), file)
 	choice, err := DefaultRuntime(config)
-	if choice.By == "file "+file.Path {
+	if choice.By == ByFile+file.Path {
 		choice.By = generated.By
 	}
 	return choice, err

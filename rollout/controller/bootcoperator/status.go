@@ -115,6 +115,8 @@ func progressing(rollout *v1alpha1.ImageRollout, report report) metav1.Condition
 		return condition(kind, false, "NoImage", "there is no image yet")
 	case upToDate == nil:
 		return condition(kind, true, "Updating", "the bootc operator has not reported yet")
+	case upToDate.Status == metav1.ConditionTrue && report.pool.NodeCount == 0:
+		return condition(kind, false, "NoNodes", fmt.Sprintf("spec.nodeSelector (%s) selects no node of the bootc operator's", metav1.FormatLabelSelector(rollout.Spec.NodeSelector)))
 	case upToDate.Status == metav1.ConditionTrue:
 		return condition(kind, false, "Updated", progress)
 	case upToDate.Reason == "Paused":

@@ -5,14 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/imagemode/imagemode/test/e2e/local"
-	"github.com/imagemode/imagemode/test/e2e/story"
+	"github.com/imagemode/imagemode/test/bench/program"
 )
 
 // settings are the flags.
@@ -30,24 +27,12 @@ func main() {
 	flag.IntVar(&s.layers, "layers", 21, "layers of the base")
 	flag.IntVar(&s.megabytes, "megabytes", 1400, "size of the base, compressed")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	program.Run(func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s settings) error {
-	cluster, err := local.Find(os.Stdout)
+	told, err := program.Begin(ctx)
 	if err != nil {
-		return err
-	}
-	told := &story.Story{Cluster: cluster, Log: story.NewLog(os.Stdout)}
-	if err := told.Begin(ctx); err != nil {
-		return err
-	}
-	if err := told.Log.Run(ctx, told.Reset(), told.Install()[0]); err != nil {
 		return err
 	}
 	b := &bench{settings: s, told: told}

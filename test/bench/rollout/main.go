@@ -4,12 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/imagemode/imagemode/test/e2e/local"
-	"github.com/imagemode/imagemode/test/e2e/story"
+	"github.com/imagemode/imagemode/test/bench/program"
 )
 
 // settings are the flags.
@@ -28,24 +24,12 @@ func main() {
 	flag.IntVar(&s.workers, "workers", 2, "how many of the workers to use")
 	flag.Float64Var(&s.limit, "limit", 1, "seconds that the large change may add when it is staged first")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	program.Run(func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s settings) error {
-	cluster, err := local.Find(os.Stdout)
+	told, err := program.Begin(ctx)
 	if err != nil {
-		return err
-	}
-	told := &story.Story{Cluster: cluster, Log: story.NewLog(os.Stdout)}
-	if err := told.Begin(ctx); err != nil {
-		return err
-	}
-	if err := told.Log.Run(ctx, told.Reset(), told.Deploy()); err != nil {
 		return err
 	}
 	b := &bench{Story: told, settings: s, took: map[string][]float64{}}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/builder/request"
@@ -84,25 +83,13 @@ func (s *Story) AskForImage(ctx context.Context, asked Asked) error {
 	if asked.Containerfile != "" {
 		options = append(options, builders.Containerfile(asked.Containerfile))
 	}
-	want := builders.MachineOSConfig(asked.Pool, append(options, asked.Options...)...)
-	config := &mcfgv1.MachineOSConfig{ObjectMeta: want.ObjectMeta}
-	_, err := controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, config, func() error {
-		config.Spec = want.Spec
-		return nil
-	})
-	return err
+	return s.askFor(ctx, builders.MachineOSConfig(asked.Pool, append(options, asked.Options...)...))
 }
 
 // ChangeConfig writes the MachineConfig.
 func (s *Story) ChangeConfig(ctx context.Context, asked Asked) error {
 	options := append([]builders.MachineConfigOption{builders.File(BuildFile, asked.Text)}, asked.Config...)
-	want := builders.MachineConfig(asked.machineConfig(), asked.Pool, options...)
-	config := &mcfgv1.MachineConfig{ObjectMeta: want.ObjectMeta}
-	_, err := controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, config, func() error {
-		config.Spec = want.Spec
-		return nil
-	})
-	return err
+	return s.ApplyMachineConfig(ctx, asked.machineConfig(), asked.Pool, options...)
 }
 
 func (a Asked) machineConfig() string { return "50-" + a.Pool }

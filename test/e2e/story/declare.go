@@ -72,8 +72,12 @@ func (s *Story) textIsRendered(ctx context.Context) (string, bool, error) {
 }
 
 func (s *Story) applyMachineConfig(ctx context.Context) error {
-	want := builders.MachineConfig(machineConfigName, Pool,
-		builders.File(ConfigFile, s.Text), builders.Unit(Unit, unitText))
+	return s.ApplyMachineConfig(ctx, machineConfigName, Pool, builders.File(ConfigFile, s.Text), builders.Unit(Unit, unitText))
+}
+
+// ApplyMachineConfig writes a MachineConfig of a role.
+func (s *Story) ApplyMachineConfig(ctx context.Context, name, role string, options ...builders.MachineConfigOption) error {
+	want := builders.MachineConfig(name, role, options...)
 	config := &mcfgv1.MachineConfig{ObjectMeta: want.ObjectMeta}
 	_, err := controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, config, func() error {
 		config.Spec = want.Spec
@@ -84,10 +88,14 @@ func (s *Story) applyMachineConfig(ctx context.Context) error {
 
 // ApplyMachineOSConfig asks for an image for a pool.
 func (s *Story) ApplyMachineOSConfig(ctx context.Context, pool, containerfile, pushSecret string) error {
-	want := builders.MachineOSConfig(pool,
+	return s.askFor(ctx, builders.MachineOSConfig(pool,
 		builders.Containerfile(containerfile),
 		builders.BasePullSecret("base-pull"),
-		builders.PushTo(local.Registry+"/os/"+pool+":latest", pushSecret))
+		builders.PushTo(local.Registry+"/os/"+pool+":latest", pushSecret)))
+}
+
+// askFor writes a MachineOSConfig.
+func (s *Story) askFor(ctx context.Context, want *mcfgv1.MachineOSConfig) error {
 	config := &mcfgv1.MachineOSConfig{ObjectMeta: want.ObjectMeta}
 	_, err := controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, config, func() error {
 		config.Spec = want.Spec

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/test/e2e/local"
-	"github.com/imagemode/imagemode/test/throttle"
+	"github.com/imagemode/imagemode/test/faults"
 )
 
 // pullUnit is the transient unit in which bootc works on a machine.
@@ -18,12 +18,12 @@ const pullUnit = "imagemode-bootc.service"
 
 // SlowRegistry leads a worker to the registry by a line of that many bytes per
 // second, until the worker reboots or the line is taken away.
-func (s *Story) SlowRegistry(ctx context.Context, worker string, rate int64) (*throttle.Line, error) {
+func (s *Story) SlowRegistry(ctx context.Context, worker string, rate int64) (*faults.Line, error) {
 	host, port, err := net.SplitHostPort(local.Registry)
 	if err != nil {
 		return nil, err
 	}
-	line, err := throttle.New(host, local.Registry, rate)
+	line, err := faults.NewLine(host, local.Registry, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -31,12 +31,12 @@ func (s *Story) SlowRegistry(ctx context.Context, worker string, rate int64) (*t
 	return line, err
 }
 
-func detour(host, port string, line *throttle.Line) []string {
+func detour(host, port string, line *faults.Line) []string {
 	return []string{"OUTPUT", "-d", host, "-p", "tcp", "--dport", port, "-j", "DNAT", "--to-destination", line.Address()}
 }
 
 // TakeAway closes the line and leads the worker straight to the registry again.
-func (s *Story) TakeAway(worker string, line *throttle.Line) error {
+func (s *Story) TakeAway(worker string, line *faults.Line) error {
 	ctx, cancel := shortly()
 	defer cancel()
 	host, port, err := net.SplitHostPort(local.Registry)
@@ -49,7 +49,7 @@ func (s *Story) TakeAway(worker string, line *throttle.Line) error {
 }
 
 // AwaitBytes waits until so many bytes came through the line.
-func (s *Story) AwaitBytes(ctx context.Context, line *throttle.Line, count int64) error {
+func (s *Story) AwaitBytes(ctx context.Context, line *faults.Line, count int64) error {
 	return until(ctx, fmt.Sprintf("%d bytes from the registry", count), func(context.Context) (string, bool, error) {
 		return fmt.Sprintf("%d so far", line.Passed()), line.Passed() >= count, nil
 	})

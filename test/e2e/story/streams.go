@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/test/builders"
@@ -50,13 +49,7 @@ func (s *Story) PausePool(ctx context.Context, pool string, paused bool) error {
 
 // ApplyFile makes a MachineConfig of the workers with one file.
 func (s *Story) ApplyFile(ctx context.Context, name, path, text string) error {
-	want := builders.MachineConfig(name, Pool, builders.File(path, text))
-	config := &mcfgv1.MachineConfig{ObjectMeta: want.ObjectMeta}
-	_, err := controllerutil.CreateOrUpdate(ctx, s.Cluster.Client, config, func() error {
-		config.Spec = want.Spec
-		return nil
-	})
-	return err
+	return s.ApplyMachineConfig(ctx, name, Pool, builders.File(path, text))
 }
 
 // DeleteFile deletes a MachineConfig.

@@ -1,6 +1,4 @@
-// Package throttle passes TCP connections on no faster than a line would, and can
-// be cut like one: tests and benchmarks put it before a registry.
-package throttle
+package faults
 
 import (
 	"errors"
@@ -15,8 +13,9 @@ import (
 // chunk is how much is passed on at a time.
 const chunk = 64 << 10
 
-// Line leads from an address of its own to a server. All of its connections
-// together receive no more bytes per second than its rate. It is safe for
+// Line leads from an address of its own to a server, and can be cut. All of its
+// connections together receive no more bytes per second than its rate. What passes it
+// does not read, so that the server's own certificate counts. It is safe for
 // concurrent use.
 type Line struct {
 	target string
@@ -31,9 +30,9 @@ type Line struct {
 	free time.Time
 }
 
-// New opens a line from a free port of the IP address to the target, host:port,
+// NewLine opens a line from a free port of the IP address to the target, host:port,
 // with a rate in bytes per second; 0: as fast as it goes. Close it after use.
-func New(ip, target string, rate int64) (*Line, error) {
+func NewLine(ip, target string, rate int64) (*Line, error) {
 	line := &Line{target: target, rate: rate, address: net.JoinHostPort(ip, "0"), connections: map[net.Conn]bool{}}
 	return line, line.Open()
 }

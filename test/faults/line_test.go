@@ -1,4 +1,4 @@
-package throttle
+package faults
 
 import (
 	"bytes"
@@ -31,9 +31,9 @@ func newServer(t *testing.T, content []byte) string {
 	return listener.Addr().String()
 }
 
-func newLine(t *testing.T, content []byte, rate int64) *Line {
+func openLine(t *testing.T, content []byte, rate int64) *Line {
 	t.Helper()
-	line, err := New("127.0.0.1", newServer(t, content), rate)
+	line, err := NewLine("127.0.0.1", newServer(t, content), rate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func receive(t *testing.T, line *Line) ([]byte, error) {
 
 func TestALineTakesItsTime(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 50_000)
-	line := newLine(t, content, 1_000_000)
+	line := openLine(t, content, 1_000_000)
 	began := time.Now()
 	got, err := receive(t, line)
 	if err != nil || !bytes.Equal(got, content) {
@@ -68,7 +68,7 @@ func TestALineTakesItsTime(t *testing.T) {
 }
 
 func TestACutLineRefusesUntilItIsOpened(t *testing.T) {
-	line := newLine(t, bytes.Repeat([]byte("x"), 1_000_000), 100_000)
+	line := openLine(t, bytes.Repeat([]byte("x"), 1_000_000), 100_000)
 	address := line.Address()
 	received := make(chan int)
 	go func() {
