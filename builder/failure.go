@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/containerfiles"
@@ -75,7 +77,32 @@ func failureOf(step string, err error) *request.Failure {
 	if errors.As(err, &lint) {
 		failure.LastLines = lint.lastLines
 	}
+	failure.Repository = repositoryIn(err)
 	return failure
+}
+
+// transportName finds the image in an error of a library that keeps it in its text.
+var transportName = regexp.MustCompile(`docker://([^\s"]+)`)
+
+// repositoryIn is the repository that an error of a registry is about; empty: it is
+// not about one, or does not say.
+func repositoryIn(err error) string {
+	var remote *registry.Error
+	var user *userError
+	name := ""
+	switch {
+	case errors.As(err, &remote):
+		name = remote.Image
+	case errors.As(err, &user) && exitCode(user.err) == 0 && isRegistryError(user.err):
+		if found := transportName.FindStringSubmatch(user.err.Error()); found != nil {
+			name = strings.TrimRight(found[1], ":,")
+		}
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if name == "" || err != nil {
+		return ""
+	}
+	return named.Name()
 }
 
 // userMessage says in one sentence what failed; the output follows by itself.

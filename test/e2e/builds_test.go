@@ -189,23 +189,24 @@ echo "looked into $looked files, found:$found"
 SEARCH
 `
 
-// failingCases fail in all four attempts, each with its own class.
+// failingCases fail, each with its own class: in all four attempts, or in the first
+// where no other could do better.
 func failingCases() map[string]buildCase {
 	nothing := local.Registry + "/os/debian-12@sha256:" + strings.Repeat("0", 64)
 	return map[string]buildCase{
 		"a RUN that fails": {
 			story.Asked{Pool: "b-failing", Containerfile: "FROM configs AS final\nRUN true\nRUN echo the reason stands here; exit 3\n"},
-			fails(request.Containerfile, "line 3", "exit code 3", "the reason stands here"),
+			fails(request.Containerfile, 4, "line 3", "exit code 3", "the reason stands here"),
 		},
 		"a base that does not exist": {
 			story.Asked{Pool: "b-no-base", Config: []builders.MachineConfigOption{builders.OSImageURL(nothing)}},
-			fails(request.Image, nothing),
+			fails(request.Image, 4, nothing),
 		},
 		"a user who may not push": {
 			story.Asked{Pool: "b-unauthorized", Options: []func(*mcfgv1.MachineOSConfig){
 				builders.PushTo(local.Registry+"/os/b-unauthorized:latest", "base-pull"),
 			}},
-			fails(request.Authentication, local.Registry+"/os/b-unauthorized"),
+			fails(request.Authentication, 1, local.Registry+"/os/b-unauthorized", `in secret "base-pull" (spec.renderedImagePushSecret.name)`),
 		},
 	}
 }
@@ -355,7 +356,7 @@ func checkTraces(t *testing.T, content *story.Content, texts ...string) {
 }
 
 // fails is a build that failed in four attempts, with a class and words.
-func fails(class request.FailureClass, words ...string) func(*testing.T, *story.Story, *story.Built) {
+func fails(class request.FailureClass, pods int, words ...string) func(*testing.T, *story.Story, *story.Built) {
 	return func(t *testing.T, _ *story.Story, built *story.Built) {
 		if built.Failed == nil {
 			t.Fatalf("the build gave %s, want it to fail", built.Image)
@@ -368,8 +369,8 @@ func fails(class request.FailureClass, words ...string) func(*testing.T, *story.
 				t.Errorf("the message does not say %q: %s", word, built.Failed.Message)
 			}
 		}
-		if built.Pods != 4 {
-			t.Errorf("%d pods were at work, want 4", built.Pods)
+		if built.Pods != pods {
+			t.Errorf("%d pods were at work, want %d", built.Pods, pods)
 		}
 	}
 }
