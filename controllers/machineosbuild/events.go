@@ -119,11 +119,17 @@ func (r reporter) statusChanged(config *mcfgv1.MachineOSConfig, before []metav1.
 			r.normal(config, "BuildRecovered", degraded.Message)
 		}
 	}
-	valid := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid)
-	if valid == nil || valid.Status != metav1.ConditionFalse {
+	valid, old := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid), apimeta.FindStatusCondition(before, keys.ConditionValid)
+	if valid == nil {
 		return
 	}
-	if old := apimeta.FindStatusCondition(before, keys.ConditionValid); old == nil || old.Reason != valid.Reason || old.Status != valid.Status {
+	if _, unknown, found := strings.Cut(valid.Message, unknownKeysMark); found && (old == nil || !strings.Contains(old.Message, unknown)) {
+		r.warning(config, "UnknownKeys", fmt.Sprintf("MachineOSConfig %s%s%s", config.Name, unknownKeysMark, unknown))
+	}
+	if valid.Status != metav1.ConditionFalse {
+		return
+	}
+	if old == nil || old.Reason != valid.Reason || old.Status != valid.Status {
 		r.warning(config, "ConfigReconcileFailed", valid.Message)
 	}
 }

@@ -56,6 +56,11 @@ func TestJobIsSuspendedAndLimited(t *testing.T) {
 	if rule.Action != batchv1.PodFailurePolicyActionIgnore || rule.OnPodConditions[0].Type != corev1.DisruptionTarget {
 		t.Errorf("an eviction uses up an attempt: %+v", rule)
 	}
+	final := job.Spec.PodFailurePolicy.Rules[1]
+	if exit := final.OnExitCodes; final.Action != batchv1.PodFailurePolicyActionFailJob || *exit.ContainerName != builderContainer ||
+		exit.Operator != batchv1.PodFailurePolicyOnExitCodesOpIn || !slices.Equal(exit.Values, []int32{request.ExitFinal}) {
+		t.Errorf("a failure that no pod mends uses up all attempts: %+v", final)
+	}
 	if owner := metav1.GetControllerOf(job); owner == nil || owner.Kind != "MachineOSBuild" {
 		t.Errorf("owner %+v", owner)
 	}
