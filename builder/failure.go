@@ -52,7 +52,8 @@ func isRegistryError(err error) bool {
 	var status docker.UnexpectedHTTPStatusError
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	return errors.As(err, &coder) || errors.As(err, &list) || errors.As(err, &network) ||
-		errors.As(err, &status) || errors.As(err, &unauthorized) || errors.Is(err, docker.ErrTooManyRequests)
+		errors.As(err, &status) || errors.As(err, &unauthorized) || errors.Is(err, docker.ErrTooManyRequests) ||
+		transportName.MatchString(err.Error()) // a proxy's answer has no type of its own
 }
 
 // failureOf makes the Failure that a user sees of a step's error.
