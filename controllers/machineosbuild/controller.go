@@ -148,7 +148,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if options.Prune == KeepImages {
 		return nil
 	}
-	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, platform: platform, options: options, now: time.Now})
+	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, platform: platform, events: configs.events, options: options, now: time.Now})
 }
 
 func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {

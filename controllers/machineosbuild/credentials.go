@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/pullsecret"
 )
@@ -92,6 +94,20 @@ func (s *scope) credentialsUsed(repository string, refs []secretRef) string {
 		}
 	}
 	return ""
+}
+
+// entryIn says which entry of a Secret is for an image, or that there is none.
+func (s *scope) entryIn(ref secretRef, image string) string {
+	repository, _, _ := strings.Cut(image, "@")
+	repository = repositoryOf(mcfgv1.ImageTagFormat(repository))
+	auths, err := s.authsOf(ref)
+	if err != nil {
+		return ""
+	}
+	if entry, found := auths.EntryFor(repository); found {
+		return ", entry for " + entry
+	}
+	return fmt.Sprintf(", which has no entry for %s", repository)
 }
 
 // String names the Secret, and what says that it is used.

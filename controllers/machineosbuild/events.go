@@ -100,6 +100,17 @@ func (r reporter) imageGone(config *mcfgv1.MachineOSConfig, build *mcfgv1.Machin
 		config.Name, build.Status.DigestedImagePushSpec))
 }
 
+// imagesKept is told to those who push to a repository that unused images could not
+// be deleted from: it fills up, and nothing else shows why.
+func (r reporter) imagesKept(configs []mcfgv1.MachineOSConfig, kept place, err error) {
+	for i := range configs {
+		if config := &configs[i]; repositoryOf(config.Spec.RenderedImagePushSpec) == kept.repository {
+			r.warning(config, "ImagesNotDeleted", fmt.Sprintf("MachineOSConfig %s: images that nothing refers to stay in %s; secret %q (spec.renderedImagePushSecret.name) needs the right to delete there: %s",
+				config.Name, kept.repository, kept.secret, localAddress.ReplaceAllString(err.Error(), "")))
+		}
+	}
+}
+
 // configDeleted is told when a MachineOSConfig goes.
 func (r reporter) configDeleted(config *mcfgv1.MachineOSConfig) {
 	r.normal(config, "ConfigDeleted", fmt.Sprintf("MachineOSConfig %s is deleted; its builds go with it", config.Name))

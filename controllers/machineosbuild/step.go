@@ -213,7 +213,7 @@ func whenMended(s *buildScope) *step {
 	}
 	failed := failedState(s.explain(*failure))
 	failed.message = truncate("A Secret, certificate or proxy was changed meanwhile, and the build starts afresh; before that: "+failed.message, maxMessage)
-	return stopWith(failed)
+	return finishWith(failed) // cleaning up ends the Job
 }
 
 // failedAttempt is how the last attempt of a Job at work failed that was not merely
