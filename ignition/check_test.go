@@ -21,6 +21,8 @@ func TestCheckRefusesWhatALayerWould(t *testing.T) {
 		"two paths that are one":                       {`"storage":{"files":[{"path":"/bin/a","contents":{"source":"data:,"}},{"path":"/usr/bin/a","contents":{"source":"data:,"}}]}`, nil, "delivered twice"},
 		"a file below a file":                          {`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,"}},{"path":"/etc/a/b","contents":{"source":"data:,"}}]}`, nil, "/etc/a/b: it is below /etc/a"},
 		"a kernel argument of the MachineConfig":       {`"storage":{}`, []string{"quiet", `a="b`}, `kernelArguments: kernel argument "a=\"b"`},
+		"an argument without a name":                   {`"storage":{}`, []string{""}, `kernel argument "": it is empty`},
+		"an argument of two lines":                     {`"storage":{}`, []string{"a\nb"}, `kernel argument "a\nb": it is empty or has a line end`},
 		"the same, where the base has to be asked too": {`"systemd":{"units":[{"name":"a.service","enabled":true}]}`, []string{`a="b`}, "kernelArguments"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

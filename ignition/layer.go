@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/opencontainers/go-digest"
@@ -58,7 +59,13 @@ func Check(config types.Config) error {
 
 // CheckArguments is Check for the kernel arguments of a MachineConfig.
 func CheckArguments(arguments []string) error {
-	if _, err := kernelArguments(empty(), arguments); err != nil {
+	_, err := kernelArguments(empty(), arguments)
+	for _, argument := range arguments {
+		if err == nil && (argument == "" || strings.ContainsAny(argument, "\x00\n")) {
+			err = fmt.Errorf("kernel argument %q: it is empty or has a line end", argument)
+		}
+	}
+	if err != nil {
 		return refuse("kernelArguments", err)
 	}
 	return nil
