@@ -10,6 +10,7 @@ import (
 
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/pullsecret"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // pullAuths are the credentials that a builder pulls with: those for base
@@ -56,8 +57,15 @@ func (s *scope) globalPullSecretRef() secretRef {
 }
 
 // explain adds to a failure what only this side knows: which Secret the builder had
-// for the repository that refused it. Names are told, and no content.
+// for the repository that refused it, or which MachineConfigs bring what an image
+// cannot hold. Names are told, and no content.
 func (s *buildScope) explain(failure request.Failure) request.Failure {
+	if failure.Class == request.Config {
+		if found := culprits(s.owner.readSources(), ignition.Problem{Reason: failure.Message}); found != "" {
+			failure.Message += "; it comes from " + found
+		}
+		return failure
+	}
 	if failure.Class != request.Authentication || failure.Repository == "" {
 		return failure
 	}

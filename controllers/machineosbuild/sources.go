@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,40 +35,70 @@ func (g *gatherer) sourcesOf(ctx context.Context, pool *mcfgv1.MachineConfigPool
 }
 
 // configMistake is what of a rendered config no image can hold.
-type configMistake struct{ message string }
+type configMistake struct{ error }
 
-func (m *configMistake) Error() string { return m.message }
+func (m *configMistake) Unwrap() error { return m.error }
 
 // configMistake finds what a builder would refuse, as far as it can be told without
-// the base image; nil: nothing. It names the MachineConfigs that it comes from.
+// the base image; nil: nothing.
 func (s *scope) configMistake() error {
 	read, _ := readConfig(s.rendered.Spec.Config.Raw)
 	err := errors.Join(read.refused, ignition.CheckArguments(s.rendered.Spec.KernelArguments))
 	if err == nil {
 		return nil
 	}
-	var lines []string
-	for _, found := range ignition.ProblemsIn(err) {
-		lines = append(lines, fmt.Sprintf("%s: %s", s.culprits(found), found))
-	}
-	if lines == nil {
-		lines = []string{fmt.Sprintf("MachineConfig %s: %v", s.rendered.Name, err)}
-	}
-	return &configMistake{"an image cannot hold what is asked for: " + strings.Join(lines, "; ")}
+	return &configMistake{err}
 }
 
-// culprits names the MachineConfigs that bring a problem, or the rendered one where
-// that cannot be told any more.
-func (s *scope) culprits(problem ignition.Problem) string {
-	var names []string
+// maxProblems are told of a config; one for another kind of host may have hundreds.
+const maxProblems = 10
+
+// describeMistake tells it with the MachineConfigs that it comes from.
+func (s *scope) describeMistake(mistake *configMistake) string {
+	problems := ignition.ProblemsIn(mistake.error)
+	if len(problems) == 0 {
+		return fmt.Sprintf("MachineConfig %s: %v", s.rendered.Name, mistake.error)
+	}
+	sources := s.readSources()
+	var lines []string
+	for _, found := range problems[:min(len(problems), maxProblems)] {
+		lines = append(lines, fmt.Sprintf("%s: %s", orElse(culprits(sources, found), "MachineConfig "+s.rendered.Name), found))
+	}
+	if more := len(problems) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return "an image cannot hold what is asked for: " + strings.Join(lines, "; ")
+}
+
+// readSource is a MachineConfig with its Ignition config read.
+type readSource struct {
+	*mcfgv1.MachineConfig
+	config types.Config
+}
+
+// readSources leaves out what does not parse: it is in no rendered config.
+func (s *scope) readSources() []readSource {
+	var sources []readSource
 	for _, source := range s.sources {
-		if brings(source, problem) {
+		if config, err := ignition.Parse(source.Spec.Config.Raw); err == nil {
+			sources = append(sources, readSource{source, config})
+		}
+	}
+	return sources
+}
+
+// culprits names the MachineConfigs that bring a problem; "": it cannot be told, as
+// they may have changed since.
+func culprits(sources []readSource, problem ignition.Problem) string {
+	var names []string
+	for _, source := range sources {
+		if source.brings(problem) {
 			names = append(names, source.Name)
 		}
 	}
 	switch len(names) {
 	case 0:
-		return "MachineConfig " + s.rendered.Name
+		return ""
 	case 1:
 		return "MachineConfig " + names[0]
 	default:
@@ -73,14 +106,11 @@ func (s *scope) culprits(problem ignition.Problem) string {
 	}
 }
 
-func brings(source *mcfgv1.MachineConfig, problem ignition.Problem) bool {
-	for _, argument := range source.Spec.KernelArguments {
-		if ignition.BringsArgument(argument, problem) {
-			return true
-		}
-	}
-	config, err := ignition.Parse(source.Spec.Config.Raw)
-	return err == nil && ignition.Brings(config, problem)
+func (s readSource) brings(problem ignition.Problem) bool {
+	isNamed := func(name string) bool { return strings.Contains(problem.Reason, strconv.Quote(name)) }
+	return slices.ContainsFunc(s.Spec.KernelArguments, func(argument string) bool { return ignition.BringsArgument(argument, problem) }) ||
+		slices.ContainsFunc(s.Spec.Extensions, isNamed) || s.Spec.KernelType != "" && isNamed(s.Spec.KernelType) ||
+		ignition.Brings(s.config, problem)
 }
 
 // maxUnknownKeys are named; a config of another tool may have hundreds.

@@ -1,6 +1,7 @@
 package machineosbuild
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/test/builders"
 )
 
@@ -76,6 +78,41 @@ func TestAConfigThatNoImageCanHoldFailsWithoutAPod(t *testing.T) {
 			w.settle()
 			w.wantPhase(w.current(), mcfgv1.MachineOSBuildPrepared)
 		})
+	}
+}
+
+// TestWhatOnlyTheBaseImageCouldTellNamesItsMachineConfig has a builder find it.
+func TestWhatOnlyTheBaseImageCouldTellNamesItsMachineConfig(t *testing.T) {
+	for message, want := range map[string]string{
+		"the Ignition config cannot be put in an image: a.service: enabled: neither the config nor the base image has this unit": "; it comes from MachineConfig 50-unit",
+		`spec.extensions: the extensions image of this OS stream has no "usbgard"; it has usbguard`:                              "; it comes from MachineConfig 60-extension",
+		"kernelArguments.shouldNotExist: the base image does not set \"a\"":                                                      "",
+	} {
+		failure := request.Failure{Class: request.Config, Step: "configs", Message: message}
+		s := aBuildScope(mcfgv1.MachineOSBuilding, withJob(resumed), withPods(aPod(reported(request.Result{Failure: &failure}))), func(s *buildScope) {
+			s.owner.sources = []*mcfgv1.MachineConfig{
+				builders.MachineConfig("50-unit", "worker", builders.Unit("a.service", "")), builders.MachineConfig("60-extension", "worker", builders.Extensions("usbgard")),
+				builders.MachineConfig("70-other", "worker", builders.File("/etc/a", "")),
+			}
+		})
+		got := nextStep(s)
+		if got.action != finish || got.state.reason != string(request.Config) || !strings.HasSuffix(got.state.message, message+want) {
+			t.Errorf("%s: %+v", message, got.state)
+		}
+	}
+}
+
+func TestManyProblemsAreCut(t *testing.T) {
+	var files []builders.MachineConfigOption
+	for number := range 30 {
+		files = append(files, builders.File(fmt.Sprintf("/run/%d", number), ""))
+	}
+	s := aScope(func(s *scope) {
+		s.rendered.Spec.Config.Raw = builders.MachineConfig("x", "worker", files...).Spec.Config.Raw
+	})
+	message := s.failureOf(s.configMistake()).Message
+	if got := strings.Count(message, "/run is empty"); got != maxProblems || !strings.HasSuffix(message, "; and 20 more") {
+		t.Errorf("%d problems in %q", got, message)
 	}
 }
 

@@ -301,13 +301,14 @@ func whenMistaken(s *buildScope) *step {
 	if mistake == nil {
 		return nil
 	}
-	return finishWith(failedState(failureOf(mistake)))
+	return finishWith(failedState(s.owner.failureOf(mistake)))
 }
 
 // failureOf classifies a mistake in the Containerfile or in the rendered config.
-func failureOf(mistake error) request.Failure {
-	if wrong := (*configMistake)(nil); errors.As(mistake, &wrong) {
-		return request.Failure{Class: request.Config, Message: mistake.Error()}
+func (s *scope) failureOf(mistake error) request.Failure {
+	var config *configMistake
+	if errors.As(mistake, &config) {
+		return request.Failure{Class: request.Config, Message: s.describeMistake(config)}
 	}
 	failure := request.Failure{Class: request.Containerfile, Message: mistake.Error()}
 	var located *containerfiles.Error
