@@ -78,6 +78,7 @@ func TestBuilds(t *testing.T) {
 	t.Run("a changed file below a Containerfile from base runs no RUN again", func(t *testing.T) {
 		testChangedFile(t, told, cases["a Containerfile from base"].asked)
 	})
+	t.Run("a push secret that is corrected is tried at once", func(t *testing.T) { testCorrectedSecret(t, told) })
 	t.Run("the demo's change of a file", func(t *testing.T) { run(t, told, told.ChangeQuickly()...) })
 	t.Run("the same inputs once more build nothing", func(t *testing.T) {
 		testSameInputs(t, told, cases["a config only"].asked)
@@ -391,6 +392,33 @@ func testChangedFile(t *testing.T, told *story.Story, asked story.Asked) {
 		t.Errorf("reused %v, want user and not configs", reused)
 	}
 	told.Log.Line("a changed file below a Containerfile from base: %s from the MachineConfig to the image", built.Took.Round(10*time.Millisecond))
+}
+
+// testCorrectedSecret pushes with a user who may only pull, until its Secret has one
+// who may push.
+func testCorrectedSecret(t *testing.T, told *story.Story) {
+	ctx := inTime(t)
+	const secret = "push-corrected"
+	asked := story.Asked{Pool: "b-corrected", Text: told.Text, Options: []func(*mcfgv1.MachineOSConfig){
+		builders.PushTo(local.Registry+"/os/b-corrected:latest", secret),
+	}}
+	t.Cleanup(func() { forget(t, told, map[string]buildCase{"": {asked: asked}}) })
+	must(t, told.ProvideCredentialsFor(ctx, "base-pull", secret))
+	must(t, told.AskForImage(ctx, asked))
+	refused, err := told.EndOfBuild(ctx, asked)
+	must(t, err)
+	fails(request.Authentication, 1, local.Registry+" in secret \""+secret+"\" (spec.renderedImagePushSecret.name)")(t, told, refused)
+
+	must(t, told.ProvideCredentialsFor(ctx, "push", secret))
+	begun, built := time.Now(), refused
+	for built.Build.Name == refused.Build.Name {
+		time.Sleep(100 * time.Millisecond)
+		if built, err = told.EndOfBuild(ctx, asked); err != nil {
+			t.Fatalf("after the correction: %v", err)
+		}
+	}
+	succeeds(t, told, built)
+	told.Log.Line("a push secret that was corrected: %s to the image", time.Since(begun).Round(10*time.Millisecond))
 }
 
 // testSameInputs asks for an image that exists, for another pool and into the same
