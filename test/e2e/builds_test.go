@@ -221,9 +221,10 @@ func faultCases(t *testing.T, told *story.Story, ways map[string]*faults.Way) ma
 	must(t, err)
 	cases := map[string]buildCase{}
 	for pool, way := range ways {
-		asked := story.Asked{Pool: pool, Options: []func(*mcfgv1.MachineOSConfig){
-			builders.PushTo(way.Host+"/os/"+pool+":latest", "push-through"),
-		}}
+		// A repository of an earlier run has the layers already, and nothing meets the
+		// fault.
+		repository := fmt.Sprintf("%s/os/%s-%d", way.Host, pool, time.Now().Unix())
+		asked := story.Asked{Pool: pool, Options: []func(*mcfgv1.MachineOSConfig){builders.PushTo(repository+":latest", "push-through")}}
 		if strings.HasSuffix(pool, "text") {
 			asked.Containerfile = "FROM configs AS final\nRUN head -c 3000000 /dev/urandom >/usr/share/imagemode-large\n"
 			asked.Config = []builders.MachineConfigOption{builders.OSImageURL(strings.Replace(base, local.Registry, way.Host, 1))}
