@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/containerfiles"
@@ -50,7 +52,8 @@ func isRegistryError(err error) bool {
 	var status docker.UnexpectedHTTPStatusError
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	return errors.As(err, &coder) || errors.As(err, &list) || errors.As(err, &network) ||
-		errors.As(err, &status) || errors.As(err, &unauthorized) || errors.Is(err, docker.ErrTooManyRequests)
+		errors.As(err, &status) || errors.As(err, &unauthorized) || errors.Is(err, docker.ErrTooManyRequests) ||
+		transportName.MatchString(err.Error()) // a proxy's answer has no type of its own
 }
 
 // failureOf makes the Failure that a user sees of a step's error.
@@ -75,7 +78,32 @@ func failureOf(step string, err error) *request.Failure {
 	if errors.As(err, &lint) {
 		failure.LastLines = lint.lastLines
 	}
+	failure.Repository = repositoryIn(err)
 	return failure
+}
+
+// transportName finds the image in an error of a library that keeps it in its text.
+var transportName = regexp.MustCompile(`docker://([^\s"]+)`)
+
+// repositoryIn is the repository that an error of a registry is about; empty: it is
+// not about one, or does not say.
+func repositoryIn(err error) string {
+	var remote *registry.Error
+	var user *userError
+	name := ""
+	switch {
+	case errors.As(err, &remote):
+		name = remote.Image
+	case errors.As(err, &user) && exitCode(user.err) == 0 && isRegistryError(user.err):
+		if found := transportName.FindStringSubmatch(user.err.Error()); found != nil {
+			name = strings.TrimRight(found[1], ":,")
+		}
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if name == "" || err != nil {
+		return ""
+	}
+	return named.Name()
 }
 
 // userMessage says in one sentence what failed; the output follows by itself.

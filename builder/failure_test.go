@@ -71,6 +71,19 @@ func TestBuildFailures(t *testing.T) {
 			change: func(w *workplace) { w.registry.AddUser("user", "another") },
 			want:   request.Failure{Class: request.Authentication, Step: "base", Message: "os/base"},
 		},
+		"credentials that are refused to a text": {
+			containerfile: "FROM HOST/secret/tools:1 AS a\nFROM configs\nCOPY --from=a /a /a\n",
+			change: func(w *workplace) {
+				w.request.Containerfile = strings.Replace(w.request.Containerfile, "HOST", w.registry.Host, 1)
+				w.registry.Fail(func(r *http.Request) int {
+					if strings.Contains(r.URL.Path, "secret/tools") {
+						return http.StatusForbidden
+					}
+					return 0
+				})
+			},
+			want: request.Failure{Class: request.Authentication, Step: "user", Line: 1, Message: "secret/tools"},
+		},
 		"a push that is refused": {
 			change: func(w *workplace) {
 				w.registry.Fail(func(r *http.Request) int {
@@ -128,7 +141,10 @@ func TestBuildFailures(t *testing.T) {
 			if !strings.Contains(last, test.lastLine) {
 				t.Errorf("last lines %q, want %q", last, test.lastLine)
 			}
-			got.Message, got.LastLines = test.want.Message, nil
+			if isRefused := got.Class == request.Authentication; isRefused && got.Repository != w.registry.Host+"/"+test.want.Message {
+				t.Errorf("the repository is %q", got.Repository)
+			}
+			got.Message, got.LastLines, got.Repository = test.want.Message, nil, ""
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

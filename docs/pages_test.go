@@ -26,7 +26,8 @@ var pages = map[string]struct {
 	"failure-modes.md": {map[string]string{"The node": "rollout/agent", "The cluster": "rollout/controller"}, 40},
 	"builds.md": {map[string]string{
 		"What users do": "controllers/machineosbuild", "What goes wrong": "controllers/machineosbuild", "Images in the registry": "controllers/machineosbuild",
-	}, 50},
+		"Known traps of such builders, and what happens here": "controllers/machineosbuild",
+	}, 115},
 	"streams.md": {map[string]string{
 		"Discovery and sources": "controllers/osimagestream", "Inspection and what is kept": "controllers/osimagestream",
 		"Defaults": "controllers/osimagestream/streams", "What a pool runs": "controllers/machineconfigpool", "Guards": "controllers/machineconfigpool",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	shared "github.com/coreos/ignition/v2/config/shared/errors"
 	"github.com/coreos/ignition/v2/config/util"
@@ -28,6 +29,27 @@ func Parse(raw []byte) (types.Config, error) {
 		return types.Config{}, describe(raw, findings, err)
 	}
 	return config, nil
+}
+
+// UnknownKeys are the places, such as storage.files.0.contnts, of members that the
+// spec of a config does not have, in the order of the config. They may be misspelt,
+// or a later spec's: Parse passes them over, as Ignition does. A config that does
+// not parse has none.
+func UnknownKeys(raw []byte) []string {
+	if isAbsent(raw) {
+		return nil
+	}
+	_, findings, err := newest.ParseCompatibleVersion(raw)
+	if err != nil {
+		return nil
+	}
+	var places []string
+	for _, entry := range findings.Entries {
+		if strings.HasPrefix(entry.Message, "unused key ") {
+			places = append(places, strings.TrimPrefix(entry.Context.String(), "$."))
+		}
+	}
+	return places
 }
 
 // isAbsent reports whether raw says nothing.

@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +85,26 @@ func TestParseErrorsNameWhatIsWrongAndWhere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestUnknownKeysAreFoundInEverySpec(t *testing.T) {
+	for minor := range 7 {
+		raw := fmt.Sprintf(`{"ignition":{"version":"3.%d.0"},"strage":{},"storage":{"files":[{"path":"/etc/a","contnts":{}}]}}`, minor)
+		got := UnknownKeys([]byte(raw))
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"storage.files.0.contnts", "strage"}, got); diff != "" {
+			t.Errorf("3.%d.0: %s", minor, diff)
+		}
+		if _, err := Parse([]byte(raw)); err != nil {
+			t.Errorf("3.%d.0: they are an error: %v", minor, err)
+		}
+	}
+	for name, raw := range map[string]string{
+		"all keys known": `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"}]}}`, "no text": "", "no JSON": "{", "a later spec": `{"ignition":{"version":"3.99.0"},"new":{}}`,
+	} {
+		if got := UnknownKeys([]byte(raw)); len(got) != 0 {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/opencontainers/go-digest"
@@ -33,6 +34,45 @@ type Layer struct {
 // does not know; other errors of base come back as they are. A config that asks
 // for nothing has a layer, too: it removes what earlier ones put below /var.
 func NewLayer(config types.Config, base Base, kernelArguments []string) (*Layer, error) {
+	b, err := assemble(config, base, kernelArguments)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := b.tree.pack()
+	if err != nil {
+		return nil, fmt.Errorf("packing the config layer: %w", err)
+	}
+	return &Layer{Data: packed.data, Digest: packed.digest, DiffID: packed.diffID, Files: b.files}, nil
+}
+
+// Check finds what NewLayer would refuse, as far as it can be told without the base
+// image: nobody has to start a build for it. The error is that of NewLayer.
+// Kernel arguments of a MachineConfig are left to CheckArguments.
+func Check(config types.Config) error {
+	_, err := assemble(config, DefaultBase(), nil)
+	if errors.Is(err, ErrBaseUnread) {
+		// What comes after that question depends on where the links of the image lead.
+		return nil
+	}
+	return err
+}
+
+// CheckArguments is Check for the kernel arguments of a MachineConfig.
+func CheckArguments(arguments []string) error {
+	_, err := kernelArguments(empty(), arguments)
+	for _, argument := range arguments {
+		if err == nil && (argument == "" || strings.ContainsAny(argument, "\x00\n")) {
+			err = fmt.Errorf("kernel argument %q: it is empty or has a line end", argument)
+		}
+	}
+	if err != nil {
+		return refuse("kernelArguments", err)
+	}
+	return nil
+}
+
+// assemble collects everything that a layer holds.
+func assemble(config types.Config, base Base, kernelArguments []string) (*layerBuilder, error) {
 	if problems := Refused(config); len(problems) > 0 {
 		return nil, &RefusedError{problems}
 	}
@@ -57,7 +97,7 @@ func NewLayer(config types.Config, base Base, kernelArguments []string) (*Layer,
 			return nil, err
 		}
 	}
-	return b.finish()
+	return b, b.finish()
 }
 
 // layerBuilder collects what a layer holds.
@@ -113,29 +153,22 @@ func (b *layerBuilder) addOwn(e *entry) error {
 	return nil
 }
 
-// finish adds what belongs to the layer as a whole and packs it.
-func (b *layerBuilder) finish() (*Layer, error) {
+// finish adds what belongs to the layer as a whole.
+func (b *layerBuilder) finish() error {
 	own := append(b.inVar.entries(), b.orderEarlyUnits()...)
 	list, err := encodeFiles(b.files)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range append(own, newFile(FilesPath, string(list))) {
 		if err := b.addOwn(e); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, path := range b.takenAway {
 		b.tree.takeAway(path)
 	}
-	if err := b.tree.addParents(b.parent); err != nil {
-		return nil, err
-	}
-	packed, err := b.tree.pack()
-	if err != nil {
-		return nil, fmt.Errorf("packing the config layer: %w", err)
-	}
-	return &Layer{Data: packed.data, Digest: packed.digest, DiffID: packed.diffID, Files: b.files}, nil
+	return b.tree.addParents(b.parent)
 }
 
 // ownDirectories are not in any base.

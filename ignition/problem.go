@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -25,6 +26,23 @@ func (e *RefusedError) Error() string {
 		texts[i] = problem.String()
 	}
 	return "the Ignition config cannot be put in an image: " + strings.Join(texts, "; ")
+}
+
+// ProblemsIn are those of an error, which may be several joined; none where it is
+// about something else.
+func ProblemsIn(err error) []Problem {
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
+		var problems []Problem
+		for _, part := range joined.Unwrap() {
+			problems = append(problems, ProblemsIn(part)...)
+		}
+		return problems
+	}
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return refused.Problems
+	}
+	return nil
 }
 
 func problemf(path, format string, args ...any) Problem {

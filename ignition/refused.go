@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +17,8 @@ var checks = []func(types.Config) []Problem{
 	refusedFiles,
 	refusedDirectories,
 	refusedLinks,
+	refusedNesting,
+	refusedKernelArguments,
 	refusedUnits,
 	refusedPasswd,
 	refusedIgnition,
@@ -102,6 +105,46 @@ func refusedLinks(config types.Config) []Problem {
 		}
 	}
 	return problems
+}
+
+// refusedNesting finds paths of which one makes the other impossible: what is below
+// a file cannot exist.
+func refusedNesting(config types.Config) []Problem {
+	files := map[string]bool{}
+	for _, file := range config.Storage.Files {
+		files[cleaned(file.Path)] = true
+	}
+	var problems []Problem
+	for _, name := range nodePaths(config) {
+		for above := path.Dir(cleaned(name)); above != "/"; above = path.Dir(above) {
+			if files[above] {
+				problems = append(problems, problemf(name, "it is below %s, which is a file in the same config; take one of the two out", above))
+			}
+		}
+	}
+	return problems
+}
+
+// nodePaths are those of files, directories and links.
+func nodePaths(config types.Config) []string {
+	var names []string
+	for _, file := range config.Storage.Files {
+		names = append(names, file.Path)
+	}
+	for _, directory := range config.Storage.Directories {
+		names = append(names, directory.Path)
+	}
+	for _, link := range config.Storage.Links {
+		names = append(names, link.Path)
+	}
+	return names
+}
+
+func refusedKernelArguments(config types.Config) []Problem {
+	if _, err := kernelArguments(config, nil); err != nil {
+		return []Problem{{"kernelArguments", err.Error()}}
+	}
+	return nil
 }
 
 // refusedNode checks what files, directories and links have in common.

@@ -149,7 +149,19 @@ type Failure struct {
 	ExitCode int `json:"exitCode,omitempty"`
 	// LastLines of the step's output.
 	LastLines []string `json:"lastLines,omitempty"`
+	// Repository, host[:port]/path, that the registry refused or did not give, for
+	// the classes that are about one; empty: not known.
+	Repository string `json:"repository,omitempty"`
 }
+
+// ExitFinal is the exit status of a builder after a failure that IsFinal. A Job
+// can go by it.
+const ExitFinal = 3
+
+// IsFinal reports whether another attempt with the same request, credentials and
+// certificates fails in the same way. What may pass by itself is not final, and a
+// program in a RUN may find tomorrow what it does not find today.
+func (f *Failure) IsFinal() bool { return f.Class == Authentication || f.Class == Config }
 
 // WantsPackages reports whether a request asks for anything that is installed
 // from the extensions image before the user's text runs.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -102,5 +103,30 @@ func validateTagged(field, image string) error {
 	}
 	return nil
 }
+
+// CheckRepository refuses what no image can be pushed to: anything but
+// host[:port]/path, the path in lower case. The error goes on after the name of the
+// field that has it.
+func CheckRepository(repository string) error {
+	if path := repository[strings.IndexByte(repository, '/')+1:]; path != strings.ToLower(path) {
+		return fmt.Errorf("%q: registries take lower-case letters only; write %s%s",
+			repository, repository[:len(repository)-len(path)], strings.ToLower(path))
+	}
+	named, err := reference.ParseNamed(repository)
+	if err != nil {
+		return fmt.Errorf("%q is not host[:port]/path: %w", repository, err)
+	}
+	if !reference.IsNameOnly(named) {
+		return fmt.Errorf("%q has a tag or a digest", repository)
+	}
+	_, port, hasPort := strings.Cut(reference.Domain(named), ":")
+	if number, err := strconv.Atoi(port); hasPort && (err != nil || number < 1 || number > maxPort) {
+		return fmt.Errorf("%q: %s is no port; they go from 1 to %d", repository, port, maxPort)
+	}
+	return nil
+}
+
+// maxPort is the highest port of TCP.
+const maxPort = 1<<16 - 1
 
 func isDigest(text string) bool { return digestPattern.MatchString(text) }

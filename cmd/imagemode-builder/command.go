@@ -56,7 +56,8 @@ the MachineConfig of the request gives to the nodes.
 On a workstation, --request names the file itself; credentials are then those of
 "podman login" or "docker login".
 
-Exit status: 0 the image is pushed; 1 it is not, and the result says why.`,
+Exit status: 0 the image is pushed; 1 it is not, and the result says why; 3 nor
+would it be the next time: credentials or MachineConfig have to be mended first.`,
 		Example: `  imagemode-builder build --request request.json --dry-run
   imagemode-builder build --request request.json --storage /var/tmp/imagemode
   imagemode-builder build --request request.json --output oci:/var/tmp/image`,

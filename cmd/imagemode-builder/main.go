@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/imagemode/imagemode/builder"
+	"github.com/imagemode/imagemode/builder/request"
 )
 
 func main() {
@@ -31,6 +32,15 @@ func main() {
 			os.Exit(failed.Code) // the process that built has said why
 		}
 		fmt.Fprintln(os.Stderr, "imagemode-builder:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
+}
+
+// exitStatus tells a Job whether another pod could do better.
+func exitStatus(err error) int {
+	var final *finalError
+	if errors.As(err, &final) {
+		return request.ExitFinal
+	}
+	return 1
 }

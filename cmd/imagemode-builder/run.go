@@ -30,11 +30,19 @@ func runBuild(ctx context.Context, options buildOptions) error {
 		}
 	}
 	result, err := builder.Build(ctx, options.Options)
+	if result.Failure != nil && result.Failure.IsFinal() {
+		err = &finalError{err}
+	}
 	if writeErr := writeResult(options.result, result); writeErr != nil {
 		err = errors.Join(err, writeErr)
 	}
 	return err
 }
+
+// finalError is a failure that no further attempt mends.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
 
 // reportKilled writes the result of a build that could not do it itself.
 func reportKilled(ctx context.Context, options buildOptions, err error) error {

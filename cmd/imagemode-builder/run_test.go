@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +41,38 @@ func TestTheResultOfABuildThatCouldNotWriteIt(t *testing.T) {
 			result, err := request.DecodeResult(message)
 			if err != nil || result.Failure.Class != test.class {
 				t.Errorf("%s, %v", message, err)
+			}
+		})
+	}
+}
+
+// TestTheExitStatusSaysWhetherAnotherPodCouldDoBetter builds what cannot be built.
+func TestTheExitStatusSaysWhetherAnotherPodCouldDoBetter(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		ignition, containerfile string
+		status                  int
+	}{
+		"a config that no image can hold": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/a","contents":{"source":"data:,"}}]}}`, "", request.ExitFinal},
+		"a text that does not parse":      {`{"ignition":{"version":"3.4.0"}}`, "FROM configs\nRUNN true\n", 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			dir := t.TempDir()
+			digest := "sha256:" + strings.Repeat("0", 64)
+			packed, err := request.Encode(&request.Request{
+				Name: "worker-1", InputsHash: strings.Repeat("0", 64), BaseImage: "registry.example.com/os/base@" + digest, Architecture: "amd64",
+				PushSpec: "registry.example.com/os/worker:worker-1", Ignition: []byte(test.ignition), Containerfile: test.containerfile,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, request.FileRequest), packed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			options := buildOptions{result: filepath.Join(dir, "result")}
+			options.Dir, options.Storage, options.Out = dir, filepath.Join(dir, "storage"), io.Discard
+			err = runBuild(t.Context(), options)
+			if err == nil || exitStatus(err) != test.status {
+				t.Errorf("exit status %d, want %d: %v", exitStatus(err), test.status, err)
 			}
 		})
 	}

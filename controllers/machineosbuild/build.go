@@ -201,7 +201,7 @@ func (r *buildReconciler) pushedImage(ctx context.Context, s *buildScope) (diges
 	}
 	found, err := r.images.Read(ctx, access, tag)
 	if err != nil {
-		if check := judge(err, ref); check.readability == unreadable {
+		if check := s.owner.judge(err, ref, tag); check.readability == unreadable {
 			return "", "its image cannot be read: " + check.message, nil
 		}
 		return "", "", err
@@ -338,6 +338,11 @@ func (r *buildReconciler) limitJob(ctx context.Context, s *buildScope) error {
 	if isSuperseded(s.build) && !hasSucceeded(s.build) {
 		return r.deleteJob(ctx, s.job)
 	}
+	if phaseOf(s.build) == mcfgv1.MachineOSBuildFailed && !hasEnded(s.job) && !(hasFailedForGood(s.build) && endsAtFinalFailure(s.job)) {
+		// It would go on with what was corrected since.
+		r.events.jobDeleted(s.build, s.job.Name)
+		return r.deleteJob(ctx, s.job)
+	}
 	ttl := failedJobTTL
 	if hasSucceeded(s.build) {
 		ttl = succeededJobTTL
@@ -351,6 +356,12 @@ func (r *buildReconciler) limitJob(ctx context.Context, s *buildScope) error {
 		return fmt.Errorf("limit how long Job %s is kept: %w", s.job.Name, err)
 	}
 	return nil
+}
+
+// hasFailedForGood reports whether a build failed in a way that ends its Job, too.
+func hasFailedForGood(build *mcfgv1.MachineOSBuild) bool {
+	failure := request.Failure{Class: request.FailureClass(conditionOf(build).Reason)}
+	return failure.IsFinal()
 }
 
 // deleteCredentials deletes one Secret of a build, unless a newer build of the

@@ -106,7 +106,7 @@ func (r *configReconciler) act(ctx context.Context, s *scope, chosen *plan) (isM
 	if err := r.adopt(ctx, s.config, chosen.build); err != nil {
 		return false, err
 	}
-	if err := r.supersede(ctx, s, chosen.build.Name); err != nil {
+	if err := r.supersede(ctx, s, chosen.build); err != nil {
 		return false, err
 	}
 	return false, r.removeRequests(ctx, s.config, chosen)
@@ -175,11 +175,14 @@ func (r *configReconciler) record(ctx context.Context, s *scope, chosen *plan) e
 }
 
 // supersede marks the builds that are not wanted any more. Each is interrupted
-// by its own reconciler; successes are kept, for an edit that is taken back.
-func (r *configReconciler) supersede(ctx context.Context, s *scope, chosen string) error {
+// by its own reconciler; successes are kept, for an edit that is taken back. One at
+// work on the same image as the chosen one goes on, and the chosen one takes its
+// image: a rendered config may change without anything for the image in it.
+func (r *configReconciler) supersede(ctx context.Context, s *scope, chosenBuild *mcfgv1.MachineOSBuild) error {
+	chosen := chosenBuild.Name
 	for i := range s.builds {
 		build := &s.builds[i]
-		if build.Name == chosen || hasSucceeded(build) || isSuperseded(build) {
+		if build.Name == chosen || hasSucceeded(build) || isSuperseded(build) || isTwin(chosenBuild, build) && build.Status.Builder != nil {
 			continue
 		}
 		before := build.DeepCopy()

@@ -148,7 +148,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	if options.Prune == KeepImages {
 		return nil
 	}
-	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, platform: platform, options: options, now: time.Now})
+	return mgr.Add(&pruner{client: mgr.GetClient(), images: options.Images, platform: platform, events: configs.events, options: options, now: time.Now})
 }
 
 func newReconcilers(mgr ctrl.Manager, options Options, platform *platform) (*configReconciler, *buildReconciler) {
@@ -188,7 +188,7 @@ func (r *configReconciler) addTo(mgr ctrl.Manager) error {
 		Watches(&mcfgv1.MachineConfigPool{}, r.enqueueWhere(func(config *mcfgv1.MachineOSConfig, pool client.Object) bool {
 			return config.Spec.MachineConfigPool.Name == pool.GetName()
 		})).
-		Watches(&mcfgv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestsForRendered)).
+		Watches(&mcfgv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestsForMachineConfig)).
 		Watches(&corev1.Secret{}, r.enqueueWhere(func(config *mcfgv1.MachineOSConfig, secret client.Object) bool {
 			return r.options.dependsOn(config, secret.GetName())
 		})).
@@ -246,9 +246,9 @@ func (r *configReconciler) enqueueWhere(concerns func(*mcfgv1.MachineOSConfig, c
 	})
 }
 
-// requestsForRendered enqueues the MachineOSConfigs of the pools that want this
-// MachineConfig.
-func (r *configReconciler) requestsForRendered(ctx context.Context, rendered client.Object) []reconcile.Request {
+// requestsForMachineConfig enqueues the MachineOSConfigs of the pools that want this
+// rendered config, or one that this MachineConfig is a part of.
+func (r *configReconciler) requestsForMachineConfig(ctx context.Context, changed client.Object) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
 	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
@@ -256,11 +256,17 @@ func (r *configReconciler) requestsForRendered(ctx context.Context, rendered cli
 	var requests []reconcile.Request
 	for i := range configs.Items {
 		pool, err := find[mcfgv1.MachineConfigPool](ctx, r.client, "", configs.Items[i].Spec.MachineConfigPool.Name)
-		if err == nil && pool != nil && pool.Spec.Configuration.Name == rendered.GetName() {
+		if err == nil && pool != nil && isMadeOf(&pool.Spec.Configuration, changed.GetName()) {
 			requests = append(requests, requestFor(configs.Items[i].Name))
 		}
 	}
 	return requests
+}
+
+// isMadeOf reports whether a MachineConfig is a pool's rendered config or part of it.
+func isMadeOf(configuration *mcfgv1.MachineConfigPoolStatusConfiguration, name string) bool {
+	return configuration.Name == name ||
+		slices.ContainsFunc(configuration.Source, func(source corev1.ObjectReference) bool { return source.Name == name })
 }
 
 // addTo watches a build's Job, its pods, and what a build may wait for.
@@ -281,6 +287,7 @@ func (r *buildReconciler) addTo(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPod)).
 		Watches(&mcfgv1.MachineOSConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestsForConfig)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSecret)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForConfigMap)).
 		Watches(&mcfgv1.MachineOSBuild{}, handler.EnqueueRequestsFromMapFunc(r.requestsForTwin)).
 		WatchesRawSource(source.Channel(turns, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.options.Workers}).
@@ -343,15 +350,29 @@ func (r *buildReconciler) requestsForTwin(ctx context.Context, object client.Obj
 	return requests
 }
 
-// requestsForSecret enqueues the builds that may wait for a Secret.
+// requestsForSecret enqueues the builds that may wait for a Secret, or fail for want
+// of another content.
 func (r *buildReconciler) requestsForSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	return r.requestsWhere(ctx, func(config *mcfgv1.MachineOSConfig) bool { return r.options.dependsOn(config, secret.GetName()) })
+}
+
+// requestsForConfigMap enqueues the builds that may fail for want of a certificate.
+func (r *buildReconciler) requestsForConfigMap(ctx context.Context, found client.Object) []reconcile.Request {
+	if found.GetName() != keys.ConfigMapTrustBundle {
+		return nil
+	}
+	return r.requestsWhere(ctx, func(*mcfgv1.MachineOSConfig) bool { return true })
+}
+
+// requestsWhere enqueues the builds, of some MachineOSConfigs, that have not ended.
+func (r *buildReconciler) requestsWhere(ctx context.Context, concerns func(*mcfgv1.MachineOSConfig) bool) []reconcile.Request {
 	var configs mcfgv1.MachineOSConfigList
 	if err := r.client.List(ctx, &configs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
 	for i := range configs.Items {
-		if r.options.dependsOn(&configs.Items[i], secret.GetName()) {
+		if concerns(&configs.Items[i]) {
 			requests = append(requests, r.requestsForConfig(ctx, &configs.Items[i])...)
 		}
 	}

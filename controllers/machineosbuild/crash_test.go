@@ -71,6 +71,31 @@ var scenarios = map[string]func(*world){
 		w.builderEnds(success)
 		w.settle()
 	},
+	"secret corrected between two attempts": func(w *world) {
+		w.settle()
+		w.attemptFails(request.Registry)
+		w.settle()
+		w.replaceSecret("push")
+		w.settle()
+		w.builderEnds(success)
+		w.settle()
+	},
+	"failure that no pod mends": func(w *world) {
+		w.settle()
+		w.attemptFails(request.Authentication)
+		w.settle()
+		w.jobEndsFor(w.current(), batchv1.JobFailed)
+		w.settle()
+	},
+	"same image from another config while it is built": func(w *world) {
+		w.settle()
+		first := w.current()
+		w.renderAgain(renderedName + "b")
+		w.settle()
+		w.builderEndsFor(first, success)
+		w.onShelf(first)
+		w.settle()
+	},
 	"job deleted": func(w *world) {
 		w.settle()
 		w.delete(w.job(w.current()))

@@ -2,10 +2,15 @@ package machineosbuild
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/controllers/pullsecret"
+	"github.com/imagemode/imagemode/ignition"
 )
 
 // pullAuths are the credentials that a builder pulls with: those for base
@@ -24,7 +29,7 @@ func (s *scope) pullAuths() (pullsecret.Auths, error) {
 		sources = append(sources, found)
 	}
 	// The cluster's own secret is a convenience: a damaged one is as good as none.
-	if global := s.secrets[s.globalPullSecret]; global != nil {
+	if global := s.secrets[s.globalPullSecretRef().name]; global != nil {
 		if found, err := pullsecret.Read(global); err == nil {
 			sources = append(sources, found)
 		}
@@ -45,3 +50,73 @@ func (s *scope) authsOf(ref secretRef) (pullsecret.Auths, error) {
 	}
 	return found, nil
 }
+
+// globalPullSecretRef is the cluster's own Secret, which need not exist.
+func (s *scope) globalPullSecretRef() secretRef {
+	return secretRef{name: s.globalPullSecret, source: "--global-pull-secret"}
+}
+
+// explain adds to a failure what only this side knows: which Secret the builder had
+// for the repository that refused it, or which MachineConfigs bring what an image
+// cannot hold. Names are told, and no content.
+func (s *buildScope) explain(failure request.Failure) request.Failure {
+	if failure.Class == request.Config {
+		if found := culprits(s.owner.readSources(), ignition.Problem{Reason: failure.Message}); found != "" {
+			failure.Message += "; it comes from " + found
+		}
+		return failure
+	}
+	if failure.Class != request.Authentication || failure.Repository == "" {
+		return failure
+	}
+	refs := []secretRef{s.owner.basePullSecretRef(), s.owner.pushSecretRef(), s.owner.globalPullSecretRef()}
+	if failure.Repository == repositoryOf(s.build.Spec.RenderedImagePushSpec) {
+		refs = []secretRef{s.owner.pushSecretRef()} // the builder takes no others there, also to pull
+	}
+	failure.Message += "; " + s.owner.credentialsUsed(failure.Repository, refs)
+	return failure
+}
+
+// credentialsUsed says which of some Secrets, the first of which counts, had the
+// credentials for a repository.
+func (s *scope) credentialsUsed(repository string, refs []secretRef) string {
+	all := make([]pullsecret.Auths, 0, len(refs))
+	var looked []string
+	for _, ref := range refs {
+		found, err := s.authsOf(ref)
+		if ref.name == "" || err != nil {
+			found = nil
+		} else {
+			looked = append(looked, ref.String())
+		}
+		all = append(all, found)
+	}
+	entry, found := pullsecret.Merge(all...).EntryFor(repository)
+	if !found {
+		return fmt.Sprintf("it was asked without credentials, since there is no entry for %s in %s: add one there",
+			repository, orElse(strings.Join(looked, ", "), "any Secret"))
+	}
+	for i, auths := range all {
+		if _, has := auths[entry]; has {
+			return fmt.Sprintf("it was asked with the entry for %s in %s: correct that, or give its user the right in the registry", entry, refs[i])
+		}
+	}
+	return ""
+}
+
+// entryIn says which entry of a Secret is for an image, or that there is none.
+func (s *scope) entryIn(ref secretRef, image string) string {
+	repository, _, _ := strings.Cut(image, "@")
+	repository = repositoryOf(mcfgv1.ImageTagFormat(repository))
+	auths, err := s.authsOf(ref)
+	if err != nil {
+		return ""
+	}
+	if entry, found := auths.EntryFor(repository); found {
+		return ", entry for " + entry
+	}
+	return fmt.Sprintf(", which has no entry for %s", repository)
+}
+
+// String names the Secret, and what says that it is used.
+func (r secretRef) String() string { return fmt.Sprintf("secret %q (%s)", r.name, r.source) }

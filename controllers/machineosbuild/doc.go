@@ -40,13 +40,15 @@
 // Network, Resources) is tried again after ten minutes, doubling to six hours; any
 // failed build when a secret or a certificate that it was made with changes; one
 // whose Job vanished at once, three times; and one whose image is gone from its
-// registry. Everything else waits for other inputs, or for a rebuild.
+// registry. Credentials that were refused, and configs that no image can hold, take
+// one pod and not four; what is changed while attempts fail ends the build, which
+// starts afresh with it. Everything else waits for other inputs, or for a rebuild.
 //
 // # Images
 //
 // An image of the same inputs is reused, whoever had it built (reuse.go): it is
 // found by its tag inputs-<hash> in the push repository, and a build of the same
-// image that runs is waited for. The current image is looked up every ten minutes
+// image that runs is waited for, also where it is of an older rendered config. The current image is looked up every ten minutes
 // (watch.go); it is gone when the registry says so twice, a minute apart, to
 // whoever may push. This cluster keeps its images by tags used-<cluster>-<digest>
 // (hold.go), and the pruner deletes, after a day, what nothing refers to (prune.go).

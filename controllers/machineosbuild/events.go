@@ -100,6 +100,17 @@ func (r reporter) imageGone(config *mcfgv1.MachineOSConfig, build *mcfgv1.Machin
 		config.Name, build.Status.DigestedImagePushSpec))
 }
 
+// imagesKept is told to those who push to a repository that unused images could not
+// be deleted from: it fills up, and nothing else shows why.
+func (r reporter) imagesKept(configs []mcfgv1.MachineOSConfig, kept place, err error) {
+	for i := range configs {
+		if config := &configs[i]; repositoryOf(config.Spec.RenderedImagePushSpec) == kept.repository {
+			r.warning(config, "ImagesNotDeleted", fmt.Sprintf("MachineOSConfig %s: images that nothing refers to stay in %s; secret %q (spec.renderedImagePushSecret.name) needs the right to delete there: %s",
+				config.Name, kept.repository, kept.secret, localAddress.ReplaceAllString(err.Error(), "")))
+		}
+	}
+}
+
 // configDeleted is told when a MachineOSConfig goes.
 func (r reporter) configDeleted(config *mcfgv1.MachineOSConfig) {
 	r.normal(config, "ConfigDeleted", fmt.Sprintf("MachineOSConfig %s is deleted; its builds go with it", config.Name))
@@ -119,11 +130,17 @@ func (r reporter) statusChanged(config *mcfgv1.MachineOSConfig, before []metav1.
 			r.normal(config, "BuildRecovered", degraded.Message)
 		}
 	}
-	valid := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid)
-	if valid == nil || valid.Status != metav1.ConditionFalse {
+	valid, old := apimeta.FindStatusCondition(config.Status.Conditions, keys.ConditionValid), apimeta.FindStatusCondition(before, keys.ConditionValid)
+	if valid == nil {
 		return
 	}
-	if old := apimeta.FindStatusCondition(before, keys.ConditionValid); old == nil || old.Reason != valid.Reason || old.Status != valid.Status {
+	if _, unknown, found := strings.Cut(valid.Message, unknownKeysMark); found && (old == nil || !strings.Contains(old.Message, unknown)) {
+		r.warning(config, "UnknownKeys", fmt.Sprintf("MachineOSConfig %s%s%s", config.Name, unknownKeysMark, unknown))
+	}
+	if valid.Status != metav1.ConditionFalse {
+		return
+	}
+	if old == nil || old.Reason != valid.Reason || old.Status != valid.Status {
 		r.warning(config, "ConfigReconcileFailed", valid.Message)
 	}
 }

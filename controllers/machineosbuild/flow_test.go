@@ -288,26 +288,35 @@ func TestWhetherNodesCanPull(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reads func(string) (ImageFacts, error)
-		nodes bool
+		// nodes is the registry that the nodes' secret is for; empty: there is none.
+		nodes string
 		ready string
+		says  string
 	}{
-		"the secret is missing": {nil, false, "False NodesCannotPull"},
-		"the registry refuses":  {answer(request.Authentication), true, "False NodesCannotPull"},
-		"the image is gone":     {answer(request.Image), true, "False NodesCannotPull"},
-		"no answer":             {answer(request.Network), true, "Unknown RegistryUnreachable"},
-		"an error of its own":   {answer(request.Registry), true, "Unknown RegistryUnreachable"},
-		"yes":                   {nil, true, "True Ready"},
+		"the secret is missing": {nil, "", "False NodesCannotPull", `secret "nodes" not found`},
+		"the registry refuses":  {answer(request.Authentication), "registry.example.com", "False NodesCannotPull", `secret "nodes" (--node-pull-secret), entry for registry.example.com: `},
+		"the secret is for another registry": {
+			answer(request.Authentication), "other.example.com", "False NodesCannotPull", `secret "nodes" (--node-pull-secret), which has no entry for registry.example.com/os/worker: `,
+		},
+		"the image is gone":   {answer(request.Image), "registry.example.com", "False NodesCannotPull", "says the registry"},
+		"no answer":           {answer(request.Network), "registry.example.com", "Unknown RegistryUnreachable", "says the registry"},
+		"an error of its own": {answer(request.Registry), "registry.example.com", "Unknown RegistryUnreachable", "says the registry"},
+		"yes":                 {nil, "registry.example.com", "True Ready", "the nodes can pull it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.reads = test.reads
-			if !test.nodes {
-				w.delete(builders.DockerConfig(keys.Namespace, "nodes", ""))
+			w.delete(builders.DockerConfig(keys.Namespace, "nodes", ""))
+			if test.nodes != "" {
+				w.create(builders.DockerConfig(keys.Namespace, "nodes", test.nodes))
 			}
 			w.settle()
 			w.builderEnds(success)
 			w.settle()
 			w.wantConditions("True Valid", "False Ready", test.ready, "False BuildSuccess")
+			if message := w.condition(keys.ConditionReady).Message; !strings.Contains(message, test.says) {
+				t.Errorf("message %q, want %q", message, test.says)
+			}
 		})
 	}
 }

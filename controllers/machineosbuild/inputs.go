@@ -174,13 +174,26 @@ func canonicalKernelType(kernelType string) string {
 // image, in one way of writing it, or "" when there is none of it: what reaches
 // nodes without an image is no reason to build one.
 func canonicalIgnition(raw []byte) (string, error) {
-	return remember(readConfigs, string(raw), func() (string, error) {
+	found, err := readConfig(raw)
+	return found.image, err
+}
+
+// rendition is what is known of an Ignition config.
+type rendition struct {
+	// image is the part that goes into the image, in canonical form.
+	image string
+	// refused is what of it no image can hold; nil: nothing.
+	refused error
+}
+
+func readConfig(raw []byte) (rendition, error) {
+	return remember(readConfigs, string(raw), func() (rendition, error) {
 		config, err := ignition.Parse(raw)
 		if err != nil {
-			return "", fmt.Errorf("spec.config: %w", err)
+			return rendition{}, fmt.Errorf("spec.config: %w", err)
 		}
 		image, err := ignition.ForImage(config)
-		return string(image), err
+		return rendition{image: string(image), refused: ignition.Check(config)}, err
 	})
 }
 

@@ -3,6 +3,7 @@ package machineosbuild
 import (
 	"maps"
 	"path"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func newJob(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvVar, 
 			Suspend:               ptr.To(true),
 			BackoffLimit:          ptr.To(int32(backoffLimit)),
 			ActiveDeadlineSeconds: ptr.To(int64(options.BuilderDeadline.Seconds())),
-			PodFailurePolicy:      ignoreDisruptions(),
+			PodFailurePolicy:      failurePolicy(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
 					keys.AnnotationFullName: build.Name,
@@ -88,14 +89,30 @@ func newJob(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvVar, 
 	}
 }
 
-// ignoreDisruptions keeps evictions and preemption from using up an attempt.
-func ignoreDisruptions() *batchv1.PodFailurePolicy {
+// failurePolicy keeps evictions and preemption from using up an attempt, and ends
+// the Job at a failure that each further attempt would meet again: a registry that
+// has refused a password counts how often it is tried.
+func failurePolicy() *batchv1.PodFailurePolicy {
 	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 		Action: batchv1.PodFailurePolicyActionIgnore,
 		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
 		},
+	}, {
+		Action: batchv1.PodFailurePolicyActionFailJob,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+			ContainerName: ptr.To(builderContainer),
+			Operator:      batchv1.PodFailurePolicyOnExitCodesOpIn,
+			Values:        []int32{request.ExitFinal},
+		},
 	}}}
+}
+
+// endsAtFinalFailure says whether a Job was made with that policy.
+func endsAtFinalFailure(job *batchv1.Job) bool {
+	return job.Spec.PodFailurePolicy != nil && slices.ContainsFunc(job.Spec.PodFailurePolicy.Rules, func(rule batchv1.PodFailurePolicyRule) bool {
+		return rule.Action == batchv1.PodFailurePolicyActionFailJob
+	})
 }
 
 func builderPod(build *mcfgv1.MachineOSBuild, work workload, proxy []corev1.EnvVar, options Options) corev1.PodSpec {

@@ -56,6 +56,11 @@ func TestJobIsSuspendedAndLimited(t *testing.T) {
 	if rule.Action != batchv1.PodFailurePolicyActionIgnore || rule.OnPodConditions[0].Type != corev1.DisruptionTarget {
 		t.Errorf("an eviction uses up an attempt: %+v", rule)
 	}
+	final := job.Spec.PodFailurePolicy.Rules[1]
+	if exit := final.OnExitCodes; final.Action != batchv1.PodFailurePolicyActionFailJob || *exit.ContainerName != builderContainer ||
+		exit.Operator != batchv1.PodFailurePolicyOnExitCodesOpIn || !slices.Equal(exit.Values, []int32{request.ExitFinal}) {
+		t.Errorf("a failure that no pod mends uses up all attempts: %+v", final)
+	}
 	if owner := metav1.GetControllerOf(job); owner == nil || owner.Kind != "MachineOSBuild" {
 		t.Errorf("owner %+v", owner)
 	}
@@ -85,6 +90,9 @@ func TestBuilderPodHasNoRightsOutsideItsUserNamespace(t *testing.T) {
 		if volume.HostPath != nil {
 			t.Errorf("volume %s is of the host", volume.Name)
 		}
+		if volume.Name == "entitlement" && *volume.Secret.DefaultMode != 0o400 || volume.Name == "secrets" && *volume.Projected.DefaultMode != 0o400 {
+			t.Errorf("others than its owner may read volume %s", volume.Name)
+		}
 	}
 }
 
@@ -96,6 +104,9 @@ func TestBuilderPodRunsWhereItIsTold(t *testing.T) {
 	}
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "builds" {
 		t.Errorf("tolerations %+v", pod.Tolerations)
+	}
+	if admitted := aJob(t).Spec.Template.Annotations["openshift.io/required-scc"]; admitted != builderServiceAccount {
+		t.Errorf("it may be admitted under other rules than its own: %q", admitted)
 	}
 	if pod.PriorityClassName != "builds" {
 		t.Errorf("priority class %q", pod.PriorityClassName)

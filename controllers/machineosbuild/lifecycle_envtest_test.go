@@ -282,6 +282,8 @@ func TestLifecycleOnAnAPIServer(t *testing.T) {
 	t.Run("a rebuild is accepted and forgotten", func(t *testing.T) { s.rebuild(t, build) })
 	t.Run("an edit interrupts the build that runs", func(t *testing.T) { s.interrupt(t) })
 	t.Run("a Containerfile that does not parse fails without a Job", func(t *testing.T) { s.mistake(t) })
+	t.Run("a secret that is corrected reaches a running build", func(t *testing.T) { s.correctSecret(t) })
+	t.Run("keys that Ignition does not know are told", func(t *testing.T) { s.unknownKeys(t) })
 }
 
 // edit changes the MachineOSConfig as a user does.
@@ -363,4 +365,80 @@ func (s *server) mistake(t *testing.T) {
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a Job was made (%v)", err)
 	}
+}
+
+// putSecret gives the push secret a content.
+func (s *server) putSecret(config string) {
+	s.Helper()
+	found := &corev1.Secret{}
+	if err := s.Get(context.Background(), client.ObjectKey{Namespace: keys.Namespace, Name: "push"}, found); err != nil {
+		s.Fatal(err)
+	}
+	found.Data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}
+	if err := s.Update(context.Background(), found); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *server) correctSecret(t *testing.T) {
+	s.putSecret(`{"auths":{"registry.example.com":{"auth":"!!!"}}}`)
+	s.edit(builders.Containerfile("FROM configs AS final\nRUN corrected\n"))
+	s.condition(keys.ConditionValid, metav1.ConditionFalse, "SecretInvalid")
+	s.putSecret(`{"auths":{"registry.example.com":{"auth":"dXNlcjp3cm9uZw=="}}}`)
+	s.condition(keys.ConditionValid, metav1.ConditionTrue, reasonValid)
+	first := s.currentBuild(mcfgv1.MachineOSBuildPrepared)
+	pod := s.podOf(s.resumedJob(first))
+	pod.Status = aPod().Status
+	for i := range pod.Status.InitContainerStatuses {
+		pod.Status.InitContainerStatuses[i].Image = "registry.example.com/builder:1"
+	}
+	reported(failsWith(request.Registry))(pod)
+	s.writeStatus(pod)
+	s.currentBuild(mcfgv1.MachineOSBuilding)
+
+	s.putSecret(`{"auths":{"registry.example.com":{"auth":"dXNlcjpyaWdodA=="}}}`)
+	second := s.currentBuild(mcfgv1.MachineOSBuildPrepared)
+	if second.Name == first.Name {
+		t.Fatal("the build goes on with the old secret")
+	}
+	s.resumedJob(second)
+	copied := &corev1.Secret{}
+	if err := s.Get(context.Background(), client.ObjectKey{Namespace: keys.Namespace, Name: pushSecretName(second.Name)}, copied); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(copied.Data[corev1.DockerConfigJsonKey]), "dXNlcjpyaWdodA==") {
+		t.Error("the new build has the old secret")
+	}
+}
+
+func (s *server) unknownKeys(t *testing.T) {
+	s.create(builders.MachineConfig("50-misspelt", "worker", builders.Ignition(`{"ignition":{"version":"3.4.0"},"strage":{}}`)))
+	pool := &mcfgv1.MachineConfigPool{}
+	if err := s.Get(context.Background(), client.ObjectKey{Name: "worker"}, pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Configuration.Source = []corev1.ObjectReference{{Name: "50-misspelt"}}
+	if err := s.Update(context.Background(), pool); err != nil {
+		t.Fatal(err)
+	}
+	says := func(isSaid bool) {
+		t.Helper()
+		s.eventually(func() error {
+			valid := apimeta.FindStatusCondition(s.config().Status.Conditions, keys.ConditionValid)
+			if valid.Status == metav1.ConditionTrue && strings.Contains(valid.Message, "strage of MachineConfig 50-misspelt") == isSaid {
+				return nil
+			}
+			return errors.New(string(valid.Status) + " " + valid.Message)
+		})
+	}
+	says(true)
+	source := &mcfgv1.MachineConfig{}
+	if err := s.Get(context.Background(), client.ObjectKey{Name: "50-misspelt"}, source); err != nil {
+		t.Fatal(err)
+	}
+	source.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.4.0"}}`)
+	if err := s.Update(context.Background(), source); err != nil {
+		t.Fatal(err)
+	}
+	says(false)
 }

@@ -9,6 +9,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
+	"github.com/imagemode/imagemode/controllers/pullsecret"
 	"github.com/imagemode/imagemode/controllers/rivals"
 )
 
@@ -62,7 +64,8 @@ type blueprint struct {
 	containerfile string
 	// agentImage brings the agent into the image; empty: none does.
 	agentImage string
-	// mistake is what keeps the Containerfile from being built; nil: none.
+	// mistake is what keeps the Containerfile, or the rendered config, from being
+	// built; nil: none.
 	mistake error
 	// usesExtensions is true when the builder needs the extensions image.
 	usesExtensions bool
@@ -163,7 +166,9 @@ func draw(s *scope, accepted counters) *blueprint {
 	print := &blueprint{counters: accepted, rendered: s.rendered, agentImage: s.agentImage, seed: s.seed()}
 	print.containerfile, _ = s.containerfile()
 	text, mistake := checkText(print.containerfile)
-	print.mistake = mistake
+	if print.mistake = mistake; mistake == nil {
+		print.mistake = s.configMistake()
+	}
 	print.usesExtensions = wantsExtensionsImage(&s.rendered.Spec, text)
 	// A text that does not parse may have meant to run something.
 	print.runsPrograms = installsPackages(&s.rendered.Spec) || text == nil || text.HasRun
@@ -299,6 +304,9 @@ func checkExtensionsImage(s *scope) *problem {
 
 func checkPushSpec(s *scope) *problem {
 	repository := repositoryOf(s.config.Spec.RenderedImagePushSpec)
+	if err := request.CheckRepository(repository); err != nil {
+		return s.invalid("PushSpecInvalid", "spec.renderedImagePushSpec: %v", err)
+	}
 	if !digestRepository.MatchString(repository) {
 		return s.invalid("PushSpecInvalid", "spec.renderedImagePushSpec: an image in %q cannot be named by digest in the API; "+
 			"use host[:port]/namespace/name or host[:port]/name", repository)
@@ -330,7 +338,15 @@ func checkSecret(s *scope, ref secretRef) *problem {
 	if ref.name == "" {
 		return nil
 	}
-	_, err := s.authsOf(ref)
+	found, err := s.authsOf(ref)
+	if err == nil {
+		// Not where it is read: of the credentials that a node or the cluster has, one
+		// entry that is damaged may be about a registry that nothing here is in.
+		if err = found.Check(); err != nil {
+			err = fmt.Errorf("%s: secret %q in namespace %s (key %s): %w",
+				ref.source, ref.name, s.namespace, pullsecret.KeyOf(s.secrets[ref.name]), err)
+		}
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -105,6 +105,18 @@ func TestDecide(t *testing.T) {
 			scope:    aScope(func(s *scope) { builders.PushTo("registry.example.com/a/b/worker:latest", "push")(s.config) }),
 			decision: Invalid, reason: "PushSpecInvalid", says: "host[:port]/namespace/name",
 		},
+		"upper-case letters are refused, with the field": {
+			scope:    aScope(func(s *scope) { builders.PushTo("registry.example.com/OS/worker:latest", "push")(s.config) }),
+			decision: Invalid, reason: "PushSpecInvalid", says: `spec.renderedImagePushSpec: "registry.example.com/OS/worker": registries take lower-case letters only; write registry.example.com/os/worker`,
+		},
+		"a port that TCP does not have is refused": {
+			scope:    aScope(func(s *scope) { builders.PushTo("registry.example.com:99999/os/worker:latest", "push")(s.config) }),
+			decision: Invalid, reason: "PushSpecInvalid", says: "spec.renderedImagePushSpec: \"registry.example.com:99999/os/worker\": 99999 is no port; they go from 1 to 65535",
+		},
+		"two marks in a row are refused": {
+			scope:    aScope(func(s *scope) { builders.PushTo("registry.example.com/os/a..b:latest", "push")(s.config) }),
+			decision: Invalid, reason: "PushSpecInvalid", says: "spec.renderedImagePushSpec: \"registry.example.com/os/a..b\" is not host[:port]/path",
+		},
 		"a missing push secret is named": {
 			scope: aScope(func(s *scope) { s.secrets = nil }), decision: Wait, reason: "SecretNotFound",
 			says: `MachineOSConfig worker: spec.renderedImagePushSecret.name: secret "push" not found in namespace ` + keys.Namespace +

@@ -61,6 +61,7 @@ type pruner struct {
 	client   client.Client
 	images   Images
 	platform *platform
+	events   reporter
 	options  Options
 	now      func() time.Time
 }
@@ -114,6 +115,7 @@ func (p *pruner) prune(ctx context.Context) error {
 		if err := p.pruneRepository(ctx, place, kept, unused, seen); err != nil {
 			problems = append(problems, fmt.Errorf("repository %s: %w", place.repository, err))
 			p.keepEntries(place, unused, seen)
+			p.events.imagesKept(configs.Items, place, err)
 		}
 	}
 	return errors.Join(append(problems, p.writeUnused(ctx, unused, seen))...)

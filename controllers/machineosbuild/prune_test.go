@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -274,4 +275,32 @@ func (w *world) setCurrentImage(image string) {
 	config := w.config()
 	config.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(image)
 	w.updateStatus(config)
+}
+
+func TestImagesThatCannotBeDeletedAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.poolNamed("infra", builders.PushTo("registry.example.com/os/infra:latest", "push"))
+	recorder := events.NewFakeRecorder(100)
+	w.pruner.events = reporter{recorder}
+	w.held(digestNumber(1))
+	w.prune()
+	w.refuses = func(asked, _ string) error {
+		if asked == "delete" {
+			return &registry.Error{Class: request.Authentication, Image: repository, Err: errors.New("denied")}
+		}
+		return nil
+	}
+	w.now = w.now.Add(pruneGrace)
+	if err := w.pruner.prune(t.Context()); err == nil {
+		t.Error("it is no error")
+	}
+	close(recorder.Events)
+	var told []string
+	for event := range recorder.Events {
+		told = append(told, event)
+	}
+	const want = `Warning ImagesNotDeleted MachineOSConfig worker: images that nothing refers to stay in registry.example.com/os/worker; secret "push"`
+	if len(told) != 1 || !strings.HasPrefix(told[0], want) || !strings.Contains(told[0], "denied") {
+		t.Errorf("told: %q", told)
+	}
 }

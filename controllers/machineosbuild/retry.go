@@ -113,11 +113,17 @@ func whenDependencyChanged(s *scope, stands plan) *retry {
 	if phaseOf(build) != mcfgv1.MachineOSBuildFailed || stands.blueprint.mistake != nil || stands.problem != nil {
 		return nil
 	}
-	before, known := build.Annotations[keys.AnnotationDependencies]
-	if !known || before == s.dependencies() {
+	if !hasOldDependencies(s, build) {
 		return nil
 	}
 	return &retry{}
+}
+
+// hasOldDependencies reports whether something changed that a build was planned
+// with, and that its image does not depend on.
+func hasOldDependencies(s *scope, build *mcfgv1.MachineOSBuild) bool {
+	before, known := build.Annotations[keys.AnnotationDependencies]
+	return known && before != s.dependencies()
 }
 
 func whenMayPass(_ *scope, stands plan) *retry {

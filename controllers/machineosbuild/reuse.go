@@ -48,6 +48,12 @@ func (a *absence) isKnown(build types.UID, now time.Time) bool {
 	return known && now.Sub(since) < askPause
 }
 
+func (a *absence) forget(build types.UID) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	delete(a.since, build)
+}
+
 func (a *absence) note(build types.UID, now time.Time) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -103,6 +109,7 @@ func (r *buildReconciler) gatherTwin(ctx context.Context, s *buildScope) error {
 		other := &list.Items[i]
 		if isTwin(s.build, other) && (other.Status.Builder != nil || r.queue.isGranted(other.Name)) {
 			s.twin = other
+			r.absent.forget(s.build.UID) // the registry has the image as soon as that has ended
 			return nil
 		}
 	}

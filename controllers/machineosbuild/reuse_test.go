@@ -141,6 +141,41 @@ func TestPoolsOfTheSameInputsBuildOnce(t *testing.T) {
 	}
 }
 
+// TestARunningBuildOfTheSameImageGoesOn: a rendered config that changes nothing in
+// the image throws no work away, whichever way that ends.
+func TestARunningBuildOfTheSameImageGoesOn(t *testing.T) {
+	for name, result := range map[string]request.Result{"and is taken": success, "and fails": runFail} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.settle()
+			first := w.current()
+			w.renderAgain(anotherRendered)
+			w.settle()
+			second := w.current()
+			if first = read[mcfgv1.MachineOSBuild](w, "", first.Name); second.Name == first.Name || isTerminal(first) || w.job(first) == nil {
+				t.Fatalf("%s is %s, current is %s", first.Name, phaseOf(first), second.Name)
+			}
+			if message := conditionOf(second).Message; w.job(second) != nil || !strings.Contains(message, "MachineOSBuild "+first.Name+" makes the same image") {
+				t.Errorf("it does not wait: %q", message)
+			}
+			w.builderEndsFor(first, result)
+			if result.Failure != nil {
+				w.settle()
+				if w.job(second) == nil {
+					t.Error("it still waits")
+				}
+				return
+			}
+			w.onShelf(first)
+			w.settle()
+			w.wantPhase(w.current(), mcfgv1.MachineOSBuildSucceeded)
+			if reason := conditionOf(w.current()).Reason; reason != reasonReused || w.made["*v1.Job"] != 1 {
+				t.Errorf("reason %s, %d Jobs", reason, w.made["*v1.Job"])
+			}
+		})
+	}
+}
+
 func TestATwinThatFailsLeavesTheBuildToTheOther(t *testing.T) {
 	w := newWorld(t)
 	w.poolNamed("infra", sameRepository)

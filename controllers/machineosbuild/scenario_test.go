@@ -41,7 +41,7 @@ func TestAnotherRenderedConfigInterruptsTheRunningBuild(t *testing.T) {
 	w.settle()
 	first := w.current()
 
-	w.renderAgain(anotherRendered)
+	w.renderFrom([]builders.MachineConfigOption{builders.File("/etc/motd", "another\n")})
 	w.settle()
 	w.wantPhase(read[mcfgv1.MachineOSBuild](w, "", first.Name), mcfgv1.MachineOSBuildInterrupted)
 	if w.job(first) != nil {
@@ -271,5 +271,31 @@ func TestAPoolThatIsDeletedHoldsUpNoOther(t *testing.T) {
 		if condition.Type == keys.ConditionValid && condition.Reason != "PoolNotFound" {
 			t.Errorf("%+v", condition)
 		}
+	}
+}
+
+// TestLeftoversOfAnEarlierJobAreNotUsed has what a build of the same name left behind:
+// a controller broke off before it had an owner, or the garbage collector is late.
+func TestLeftoversOfAnEarlierJobAreNotUsed(t *testing.T) {
+	before := newWorld(t)
+	before.settle()
+	name := before.current().Name
+
+	w := newWorld(t, secret(pushSecretName(name), map[string][]byte{corev1.DockerConfigJsonKey: []byte("of before")}), configMap(requestName(name), map[string]string{"of": "before"}))
+	w.settle()
+	build := w.current()
+	if build.Name != name {
+		t.Fatalf("the build is %s, not %s", build.Name, name)
+	}
+	job := w.job(build)
+	if isSuspended(job) {
+		t.Fatal("the leftovers are in its way")
+	}
+	copied := read[corev1.Secret](w, keys.Namespace, pushSecretName(name))
+	if !isOwnedBy(copied, job.UID) || !strings.Contains(string(copied.Data[corev1.DockerConfigJsonKey]), "registry.example.com") {
+		t.Errorf("the build has the credentials of before: %v", copied.OwnerReferences)
+	}
+	if asked := read[corev1.ConfigMap](w, keys.Namespace, requestName(name)); !isOwnedBy(asked, job.UID) || asked.Data["of"] != "" {
+		t.Errorf("the build has the request of before: %v", asked.Data)
 	}
 }

@@ -29,6 +29,9 @@ type scope struct {
 	config   *mcfgv1.MachineOSConfig
 	pool     *mcfgv1.MachineConfigPool
 	rendered *mcfgv1.MachineConfig
+	// sources are the MachineConfigs that the rendered one was made of, as they are
+	// now. They are the cache's own and must not be changed.
+	sources []*mcfgv1.MachineConfig
 	// builds are those that this very MachineOSConfig (by UID) owns, oldest first,
 	// without those being deleted.
 	builds []mcfgv1.MachineOSBuild
@@ -166,6 +169,9 @@ func (g *gatherer) gather(ctx context.Context, config *mcfgv1.MachineOSConfig) (
 	}
 	if s.pool != nil && s.pool.Spec.Configuration.Name != "" {
 		if s.rendered, err = find[mcfgv1.MachineConfig](ctx, g.reader, "", s.pool.Spec.Configuration.Name); err != nil {
+			return nil, err
+		}
+		if s.sources, err = g.sourcesOf(ctx, s.pool); err != nil {
 			return nil, err
 		}
 	}

@@ -68,6 +68,9 @@ func validCondition(s *scope, chosen plan) metav1.Condition {
 		if names := s.ignoredHelpers(); names != "" {
 			message += "; credential helpers named in these secrets are not used: " + names
 		}
+		if unknown := s.unknownKeys(); unknown != "" {
+			message += unknownKeysMark + unknown
+		}
 		return condition(keys.ConditionValid, metav1.ConditionTrue, reasonValid, message)
 	case found.reason == reasonWaitingForRender:
 		return condition(keys.ConditionValid, metav1.ConditionUnknown, found.reason, found.message)
@@ -75,6 +78,9 @@ func validCondition(s *scope, chosen plan) metav1.Condition {
 		return condition(keys.ConditionValid, metav1.ConditionFalse, found.reason, found.message)
 	}
 }
+
+// unknownKeysMark goes before the places of keys that nobody knows.
+const unknownKeysMark = "; Ignition does not know these keys and passes them over (misspelt?): "
 
 // buildingCondition is True from the moment a build is chosen until it ends.
 func buildingCondition(chosen plan) metav1.Condition {

@@ -3,6 +3,7 @@ package machineosbuild
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -80,13 +81,15 @@ var life = []stepRule{
 	{"a Job that completed gives the image, even if another build was chosen meanwhile", whenCompleted},
 	{"another build was chosen: this one is interrupted", whenSuperseded},
 	{"a Job that failed gives the reason", whenJobFailed},
+	{"a failure that no other pod mends ends the build, before its Job says so", whenFailureIsFinal},
+	{"a build of which an attempt failed starts afresh when a Secret or certificate was changed", whenMended},
 	{"a Job that vanished interrupts the build", whenJobVanished},
 	{"a build whose pods are moved away again and again fails", whenDisruptedTooOften},
 	{"a pod that cannot start for too long fails the build", whenPendingTooLong},
 	{"a Job at work is reported on", whenJobRuns},
 	{"a Job of an earlier build of the same name has to go first", whenJobNameTaken},
 	{"a build whose inputs changed under it waits to be replaced", whenOutdated},
-	{"a Containerfile that does not parse fails without a pod", whenContainerfileWrong},
+	{"a Containerfile or a config that cannot be built fails without a pod", whenMistaken},
 	{"a missing secret is waited for", whenSecretsMissing},
 	{"a Job that was created gets its inputs and is let go", whenJobSuspended},
 	{"an image that exists already is reused", whenImageExists},
@@ -184,12 +187,50 @@ func whenJobFailed(s *buildScope) *step {
 		}))
 	}
 	if result, found := resultOf(s.pods); found && result.Failure != nil {
-		return finishWith(stateOf(result))
+		return finishWith(failedState(s.explain(*result.Failure)))
 	}
 	return finishWith(failedState(request.Failure{
 		Class:   request.Internal,
 		Message: fmt.Sprintf("Job %s failed (%s: %s), and no pod of it is left to say why", s.job.Name, condition.Reason, condition.Message),
 	}))
+}
+
+// whenFailureIsFinal: of a Job that goes on all the same, the last attempt counts.
+func whenFailureIsFinal(s *buildScope) *step {
+	failure := s.failedAttempt()
+	if failure == nil || !failure.IsFinal() || !endsAtFinalFailure(s.job) {
+		return nil
+	}
+	return finishWith(failedState(s.explain(*failure)))
+}
+
+// whenMended: pods have copies of what was there when the build started. What was
+// corrected since would not be tried before the last of them has failed.
+func whenMended(s *buildScope) *step {
+	failure := s.failedAttempt()
+	if failure == nil || !hasOldDependencies(s.owner, s.build) || firstProblem(s.owner, secretRules) != nil {
+		return nil
+	}
+	failed := failedState(s.explain(*failure))
+	failed.message = truncate("A Secret, certificate or proxy was changed meanwhile, and the build starts afresh; before that: "+failed.message, maxMessage)
+	return finishWith(failed) // cleaning up ends the Job
+}
+
+// failedAttempt is how the last attempt of a Job at work failed that was not merely
+// moved away; nil: none did.
+func (s *buildScope) failedAttempt() *request.Failure {
+	if s.job == nil || isSuspended(s.job) {
+		return nil
+	}
+	for i := range slices.Backward(s.pods) {
+		if isDisrupted(&s.pods[i]) {
+			continue
+		}
+		if result, found := resultOfPod(&s.pods[i]); found {
+			return result.Failure
+		}
+	}
+	return nil
 }
 
 // whenJobVanished: a Job that was recorded in the status existed.
@@ -255,16 +296,20 @@ func whenOutdated(s *buildScope) *step {
 	return &step{action: leave}
 }
 
-func whenContainerfileWrong(s *buildScope) *step {
+func whenMistaken(s *buildScope) *step {
 	mistake := s.blueprint().mistake
 	if mistake == nil {
 		return nil
 	}
-	return finishWith(failedState(failureOf(mistake)))
+	return finishWith(failedState(s.owner.failureOf(mistake)))
 }
 
-// failureOf classifies a mistake in the Containerfile.
-func failureOf(mistake error) request.Failure {
+// failureOf classifies a mistake in the Containerfile or in the rendered config.
+func (s *scope) failureOf(mistake error) request.Failure {
+	var config *configMistake
+	if errors.As(mistake, &config) {
+		return request.Failure{Class: request.Config, Message: s.describeMistake(config)}
+	}
 	failure := request.Failure{Class: request.Containerfile, Message: mistake.Error()}
 	var located *containerfiles.Error
 	if errors.As(mistake, &located) {
@@ -386,7 +431,7 @@ func (s *buildScope) lastFailure() string {
 	if !found || result.Failure == nil {
 		return ""
 	}
-	failure := *result.Failure
+	failure := s.explain(*result.Failure)
 	failure.LastLines = nil
 	return fmt.Sprintf("; the attempt before failed: %s: %s", failure.Class, describe(failure))
 }

@@ -96,7 +96,7 @@ func (w *imageWatch) check(ctx context.Context, s *scope, image string) pullChec
 func (w *imageWatch) look(ctx context.Context, s *scope, ref secretRef, access ImageAccess, image string, before sighting) sighting {
 	seen := sighting{key: before.key, at: w.now(), pull: pullCheck{readability: unchecked, again: watchInterval}}
 	if ref.name != "" {
-		seen.pull = w.pull(ctx, ref, access, image)
+		seen.pull = w.pull(ctx, s, ref, access, image)
 		if seen.pull.readability == readable {
 			return seen
 		}
@@ -122,18 +122,18 @@ func (w *imageWatch) look(ctx context.Context, s *scope, ref secretRef, access I
 }
 
 // pull asks with what the nodes pull with.
-func (w *imageWatch) pull(ctx context.Context, ref secretRef, access ImageAccess, image string) pullCheck {
+func (w *imageWatch) pull(ctx context.Context, s *scope, ref secretRef, access ImageAccess, image string) pullCheck {
 	if _, err := w.images.Read(ctx, access, image); err != nil {
-		return judge(err, ref)
+		return s.judge(err, ref, image)
 	}
 	return pullCheck{readability: readable, again: watchInterval}
 }
 
 // judge tells a refusal from an outage.
-func judge(err error, ref secretRef) pullCheck {
+func (s *scope) judge(err error, ref secretRef, image string) pullCheck {
 	var failure *registry.Error
 	if errors.As(err, &failure) && (failure.Class == request.Authentication || failure.Class == request.Image) {
-		return pullCheck{readability: unreadable, again: registryDelay, message: fmt.Sprintf("with secret %q (%s): %v", ref.name, ref.source, err)}
+		return pullCheck{readability: unreadable, again: registryDelay, message: fmt.Sprintf("with %s%s: %v", ref, s.entryIn(ref, image), err)}
 	}
 	return pullCheck{readability: unknown, again: registryDelay, message: localAddress.ReplaceAllString(err.Error(), "")}
 }

@@ -253,7 +253,7 @@ func (w *world) start(changes ...func(*Options)) {
 		client: cached, live: w.client, gatherer: gatherer, images: w, absent: &absence{}, queue: newQueue(options.MaxConcurrentBuilds),
 		events: recorder, options: options, now: clock,
 	}
-	w.pruner = &pruner{client: w.client, images: w, platform: platform, options: options, now: clock}
+	w.pruner = &pruner{client: w.client, images: w, platform: platform, events: recorder, options: options, now: clock}
 }
 
 // ask counts a request to a registry.

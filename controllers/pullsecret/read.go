@@ -29,6 +29,14 @@ func Read(secret *corev1.Secret) (Auths, error) {
 	}
 }
 
+// KeyOf is the key of a Secret that Read looks at.
+func KeyOf(secret *corev1.Secret) string {
+	if secret.Type == corev1.SecretTypeDockercfg {
+		return corev1.DockerConfigKey
+	}
+	return corev1.DockerConfigJsonKey
+}
+
 func readConfigJSON(raw []byte) (Auths, error) {
 	var config struct {
 		Auths json.RawMessage `json:"auths"`

@@ -78,6 +78,7 @@ func TestBuilds(t *testing.T) {
 	t.Run("a changed file below a Containerfile from base runs no RUN again", func(t *testing.T) {
 		testChangedFile(t, told, cases["a Containerfile from base"].asked)
 	})
+	t.Run("a push secret that is corrected is tried at once", func(t *testing.T) { testCorrectedSecret(t, told) })
 	t.Run("the demo's change of a file", func(t *testing.T) { run(t, told, told.ChangeQuickly()...) })
 	t.Run("the same inputs once more build nothing", func(t *testing.T) {
 		testSameInputs(t, told, cases["a config only"].asked)
@@ -189,23 +190,24 @@ echo "looked into $looked files, found:$found"
 SEARCH
 `
 
-// failingCases fail in all four attempts, each with its own class.
+// failingCases fail, each with its own class: in all four attempts, or in the first
+// where no other could do better.
 func failingCases() map[string]buildCase {
 	nothing := local.Registry + "/os/debian-12@sha256:" + strings.Repeat("0", 64)
 	return map[string]buildCase{
 		"a RUN that fails": {
 			story.Asked{Pool: "b-failing", Containerfile: "FROM configs AS final\nRUN true\nRUN echo the reason stands here; exit 3\n"},
-			fails(request.Containerfile, "line 3", "exit code 3", "the reason stands here"),
+			fails(request.Containerfile, 4, "line 3", "exit code 3", "the reason stands here"),
 		},
 		"a base that does not exist": {
 			story.Asked{Pool: "b-no-base", Config: []builders.MachineConfigOption{builders.OSImageURL(nothing)}},
-			fails(request.Image, nothing),
+			fails(request.Image, 4, nothing),
 		},
 		"a user who may not push": {
 			story.Asked{Pool: "b-unauthorized", Options: []func(*mcfgv1.MachineOSConfig){
 				builders.PushTo(local.Registry+"/os/b-unauthorized:latest", "base-pull"),
 			}},
-			fails(request.Authentication, local.Registry+"/os/b-unauthorized"),
+			fails(request.Authentication, 1, local.Registry+"/os/b-unauthorized", `in secret "base-pull" (spec.renderedImagePushSecret.name)`),
 		},
 	}
 }
@@ -219,9 +221,10 @@ func faultCases(t *testing.T, told *story.Story, ways map[string]*faults.Way) ma
 	must(t, err)
 	cases := map[string]buildCase{}
 	for pool, way := range ways {
-		asked := story.Asked{Pool: pool, Options: []func(*mcfgv1.MachineOSConfig){
-			builders.PushTo(way.Host+"/os/"+pool+":latest", "push-through"),
-		}}
+		// A repository of an earlier run has the layers already, and nothing meets the
+		// fault.
+		repository := fmt.Sprintf("%s/os/%s-%d", way.Host, pool, time.Now().Unix())
+		asked := story.Asked{Pool: pool, Options: []func(*mcfgv1.MachineOSConfig){builders.PushTo(repository+":latest", "push-through")}}
 		if strings.HasSuffix(pool, "text") {
 			asked.Containerfile = "FROM configs AS final\nRUN head -c 3000000 /dev/urandom >/usr/share/imagemode-large\n"
 			asked.Config = []builders.MachineConfigOption{builders.OSImageURL(strings.Replace(base, local.Registry, way.Host, 1))}
@@ -355,7 +358,7 @@ func checkTraces(t *testing.T, content *story.Content, texts ...string) {
 }
 
 // fails is a build that failed in four attempts, with a class and words.
-func fails(class request.FailureClass, words ...string) func(*testing.T, *story.Story, *story.Built) {
+func fails(class request.FailureClass, pods int, words ...string) func(*testing.T, *story.Story, *story.Built) {
 	return func(t *testing.T, _ *story.Story, built *story.Built) {
 		if built.Failed == nil {
 			t.Fatalf("the build gave %s, want it to fail", built.Image)
@@ -368,8 +371,8 @@ func fails(class request.FailureClass, words ...string) func(*testing.T, *story.
 				t.Errorf("the message does not say %q: %s", word, built.Failed.Message)
 			}
 		}
-		if built.Pods != 4 {
-			t.Errorf("%d pods were at work, want 4", built.Pods)
+		if built.Pods != pods {
+			t.Errorf("%d pods were at work, want %d", built.Pods, pods)
 		}
 	}
 }
@@ -390,6 +393,33 @@ func testChangedFile(t *testing.T, told *story.Story, asked story.Asked) {
 		t.Errorf("reused %v, want user and not configs", reused)
 	}
 	told.Log.Line("a changed file below a Containerfile from base: %s from the MachineConfig to the image", built.Took.Round(10*time.Millisecond))
+}
+
+// testCorrectedSecret pushes with a user who may only pull, until its Secret has one
+// who may push.
+func testCorrectedSecret(t *testing.T, told *story.Story) {
+	ctx := inTime(t)
+	const secret = "push-corrected"
+	asked := story.Asked{Pool: "b-corrected", Text: told.Text, Options: []func(*mcfgv1.MachineOSConfig){
+		builders.PushTo(local.Registry+"/os/b-corrected:latest", secret),
+	}}
+	t.Cleanup(func() { forget(t, told, map[string]buildCase{"": {asked: asked}}) })
+	must(t, told.ProvideCredentialsFor(ctx, "base-pull", secret))
+	must(t, told.AskForImage(ctx, asked))
+	refused, err := told.EndOfBuild(ctx, asked)
+	must(t, err)
+	fails(request.Authentication, 1, local.Registry+" in secret \""+secret+"\" (spec.renderedImagePushSecret.name)")(t, told, refused)
+
+	must(t, told.ProvideCredentialsFor(ctx, "push", secret))
+	begun, built := time.Now(), refused
+	for built.Build.Name == refused.Build.Name {
+		time.Sleep(100 * time.Millisecond)
+		if built, err = told.EndOfBuild(ctx, asked); err != nil {
+			t.Fatalf("after the correction: %v", err)
+		}
+	}
+	succeeds(t, told, built)
+	told.Log.Line("a push secret that was corrected: %s to the image", time.Since(begun).Round(10*time.Millisecond))
 }
 
 // testSameInputs asks for an image that exists, for another pool and into the same
