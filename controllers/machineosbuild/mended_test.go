@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -247,17 +246,17 @@ func TestADamagedEntryOfTheClustersSecretHoldsUpNothing(t *testing.T) {
 	}
 }
 
-func TestAuthenticationIsTriedAgainOnlyWhenSomethingWasChanged(t *testing.T) {
+func TestARefusalIsTriedAgainAtOnceWhenASecretChanges(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	w.attemptFails(request.Authentication)
 	w.settle()
 	first := w.current()
 	w.wantPhase(first, mcfgv1.MachineOSBuildFailed)
-	w.now = w.now.Add(24 * time.Hour)
+	w.now = w.now.Add(firstRetry / 2)
 	w.settle()
 	if got := w.current().Name; got != first.Name {
-		t.Fatal("the same password is tried again")
+		t.Fatal("the same password is tried again at once")
 	}
 	w.replaceSecret("push")
 	w.settle()

@@ -29,9 +29,10 @@ const (
 	reasonSuperseded = "Superseded"
 )
 
-// passing are the failure classes that may be over the next time.
+// passing are the failure classes that may be over the next time. Rights may be
+// granted in a registry alone, without a change that is seen here.
 var passing = map[string]bool{
-	string(request.Registry): true, string(request.Network): true, string(request.Resources): true,
+	string(request.Registry): true, string(request.Network): true, string(request.Resources): true, string(request.Authentication): true,
 }
 
 // retry says when the same is to be tried again.

@@ -34,8 +34,8 @@ func TestRetryDelayDoublesUpToItsLimit(t *testing.T) {
 // pass.
 func TestWhichFailuresAreTriedAgainByThemselves(t *testing.T) {
 	for class, again := range map[request.FailureClass]bool{
-		request.Registry: true, request.Network: true, request.Resources: true,
-		request.Containerfile: false, request.Image: false, request.Authentication: false, request.Config: false, request.Internal: false,
+		request.Registry: true, request.Network: true, request.Resources: true, request.Authentication: true,
+		request.Containerfile: false, request.Image: false, request.Config: false, request.Internal: false,
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			w := newWorld(t)

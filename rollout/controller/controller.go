@@ -39,6 +39,8 @@ type Reconciler struct {
 
 	// written are the statuses that were written last, by the rollout's name.
 	written map[string]writtenStatus
+	// copied are the pull secrets that the agents have, by the rollout's name.
+	copied  map[string]copiedSecret
 	cordons lastCordon
 	// parallel is how many requests are under way at a time; 0: one.
 	parallel int
@@ -78,6 +80,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if apierrors.IsNotFound(err) {
 			forget(request.Name)
 			delete(r.written, request.Name)
+			delete(r.copied, request.Name)
 			return ctrl.Result{}, r.removeLeftovers(ctx, request.Name)
 		}
 		return ctrl.Result{}, err

@@ -62,10 +62,15 @@ func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
 func statusEvents(before, after v1alpha1.ImageRolloutStatus) []notice {
 	var events []notice
 	held := phasesOf(before.Slots)
+	var granted []string
 	for _, slot := range after.Slots {
 		if _, wasHeld := held[slot.NodeUID]; !wasHeld {
-			events = append(events, notice{nil, corev1.EventTypeNormal, "SlotGranted", slot.Node + " is taken out of service for " + slot.Image})
+			granted = append(granted, slot.Node)
 		}
+	}
+	if len(granted) > 0 {
+		image := after.Slots[len(after.Slots)-1].Image
+		events = append(events, notice{nil, corev1.EventTypeNormal, "SlotGranted", list(granted) + " out of service for " + image})
 	}
 	if n := len(after.Rejected); n > 0 && (len(before.Rejected) == 0 || before.Rejected[len(before.Rejected)-1] != after.Rejected[n-1]) {
 		events = append(events, notice{nil, corev1.EventTypeWarning, "ImageRejected", after.Rejected[n-1].Digest + ": " + after.Rejected[n-1].Reason})

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,13 +23,40 @@ import (
 // key per rollout: agents have no right to read Secrets, it is mounted.
 const nodePullSecret = "imagemode-node-pull"
 
+// secretFresh is how long a pull secret that was copied is not looked at again:
+// passes follow each other several times a second.
+const secretFresh = 10 * time.Second
+
+// copiedSecret is a pull secret that the agents have.
+type copiedSecret struct {
+	reference *v1alpha1.SecretReference
+	hash      string
+	at        time.Time
+}
+
 // syncPullSecret copies the rollout's pull secret to where the agents see it
 // and returns the hash of its content. A problem is for the user to mend; what
 // the agents have is left to them meanwhile.
 func (r *Reconciler) syncPullSecret(ctx context.Context, rollout *v1alpha1.ImageRollout) (hash, problem string, err error) {
 	reference := rollout.Spec.PullSecretRef
+	last, isKnown := r.copied[rollout.Name]
+	if isKnown && equality.Semantic.DeepEqual(last.reference, reference) && r.now().Sub(last.at) < secretFresh {
+		return last.hash, "", nil
+	}
+	delete(r.copied, rollout.Name)
+	hash, problem, err = r.copyPullSecret(ctx, rollout.Name, reference)
+	if err == nil && problem == "" {
+		if r.copied == nil {
+			r.copied = map[string]copiedSecret{}
+		}
+		r.copied[rollout.Name] = copiedSecret{reference, hash, r.now()}
+	}
+	return hash, problem, err
+}
+
+func (r *Reconciler) copyPullSecret(ctx context.Context, rollout string, reference *v1alpha1.SecretReference) (hash, problem string, err error) {
 	if reference == nil {
-		return "", "", r.setPullSecret(ctx, rollout.Name, nil)
+		return "", "", r.setPullSecret(ctx, rollout, nil)
 	}
 	source := &corev1.Secret{}
 	err = r.Live.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, source)
@@ -45,7 +74,7 @@ func (r *Reconciler) syncPullSecret(ctx context.Context, rollout *v1alpha1.Image
 		return "", name + " has no JSON under " + corev1.DockerConfigJsonKey, nil
 	}
 	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]), "", r.setPullSecret(ctx, rollout.Name, content)
+	return hex.EncodeToString(sum[:]), "", r.setPullSecret(ctx, rollout, content)
 }
 
 // setPullSecret sets the rollout's key, or removes it; the Secret goes with its
