@@ -58,13 +58,17 @@ func refuse(merged types.Config, parts []part) error {
 	return &renderError{reason: reasonRefusedConfig, message: strings.Join(lines, "; ")}
 }
 
-// culprit names the last MachineConfig that brings a problem, or all where
-// only their merger does.
+// culprit names the last MachineConfig that brings a problem or, where only the
+// merger does, those that have a part in it.
 func culprit(problem ignition.Problem, parts []part) string {
 	for _, part := range slices.Backward(parts) {
 		if slices.Contains(ignition.Refused(part.config), problem) {
 			return "MachineConfig " + part.source
 		}
+	}
+	bring := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !ignition.Brings(p.config, problem) })
+	if len(bring) > 1 {
+		return together(bring)
 	}
 	return together(parts)
 }

@@ -205,6 +205,10 @@ func TestRenderErrorsNameMachineConfigPathAndReason(t *testing.T) {
 			[]*mcfgv1.MachineConfig{builders.MachineConfig("10-unit", "worker", builders.Unit("a.service", "[Service]")), builders.MachineConfig("20-file", "worker", builders.Ignition(conflict))},
 			reasonInvalidConfig, []string{"10-unit, 20-file together", "files.0.path"},
 		},
+		"a file below a file, beside others": {
+			[]*mcfgv1.MachineConfig{ok, builders.MachineConfig("20-file", "worker", builders.File("/etc/a", "a")), builders.MachineConfig("30-below", "worker", builders.File("/etc/a/b", "b"))},
+			reasonRefusedConfig, []string{"MachineConfigs 20-file, 30-below together", "/etc/a/b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render("worker", tc.sources, images{os: baseImage})
