@@ -135,10 +135,11 @@ bench-rollout: packages ## Time out of service, staged first and pulled after th
 	$(GO) run ./test/bench/rollout
 
 SCALE_NODES ?= 5000
+SCALE_REBOOT ?= 2m
 
 .PHONY: bench-rollout-scale
-bench-rollout-scale: openshift-crds packages binaries ## A rollout to 5000 simulated nodes: memory, waits, writes (SCALE_NODES)
-	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -run=^$$ -bench=Scale -benchtime=1x ./rollout/agent -args -scale.nodes=$(SCALE_NODES)
+bench-rollout-scale: openshift-crds packages binaries ## A rollout to 5000 simulated nodes: memory, waits, writes (SCALE_NODES, SCALE_REBOOT; about 20 minutes)
+	$(GO) test -tags=$(TAGS),envtest -count=1 -timeout=60m -v -run=^$$ -bench=Scale -benchtime=1x ./rollout/agent -args -scale.nodes=$(SCALE_NODES) -scale.reboot=$(SCALE_REBOOT)
 
 ##@ Build
 

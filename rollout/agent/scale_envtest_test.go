@@ -31,15 +31,16 @@ import (
 var (
 	scaleNodes = flag.Int("scale.nodes", 5000, "simulated nodes of BenchmarkScale")
 	scaleIdle  = flag.Duration("scale.idle", time.Minute, "how long nothing happens at the end of BenchmarkScale")
+	// What a simulated node takes for its steps, like a server with some hundred
+	// megabytes to download: each takes half to one and a half of it. Machines that
+	// are faster ask more of the API server, which shares two processors with all
+	// of them here.
+	scaleDownload = flag.Duration("scale.download", 15*time.Second, "how long a node of BenchmarkScale downloads an image")
+	scaleReboot   = flag.Duration("scale.reboot", 2*time.Minute, "how long a node of BenchmarkScale reboots")
 )
 
 const (
-	// What a simulated node takes for its steps, like a server with some hundred
-	// megabytes to download: each takes half to one and a half of it. Machines that
-	// were faster would ask more of the API server than this one bears.
-	scaleDownload = 15 * time.Second
-	scaleCommand  = time.Second
-	scaleReboot   = time.Minute
+	scaleCommand = time.Second
 	// scaleWorkers are agents that work at the same time.
 	scaleWorkers = 32
 
@@ -278,13 +279,13 @@ func (s *scale) pass(ctx context.Context, n *scaleNode) {
 	}
 	if n.machine.rebootAsked {
 		n.isDown = true
-		time.AfterFunc(spread(scaleReboot), func() { s.reboot(ctx, n) })
+		time.AfterFunc(spread(*scaleReboot), func() { s.reboot(ctx, n) })
 		return
 	}
 	if command := n.machine.units[unitBootc]; command != nil && command.State == CommandRunning {
 		takes := scaleCommand
 		if verb, _ := bootc.Describe(command.Arguments); verb == bootc.Stage {
-			takes = scaleDownload
+			takes = *scaleDownload
 		}
 		time.AfterFunc(spread(takes), func() {
 			n.mutex.Lock()
@@ -353,7 +354,8 @@ func (s *scale) awaitEnd(program *program) {
 		}
 		if time.Since(said) > 15*time.Second {
 			said = time.Now()
-			s.Logf("%d of %d nodes updated, %d out of service, controller at %.0f MB", done, *scaleNodes, out, program.peakMegabytes())
+			s.Logf("%d of %d nodes updated, %d out of service, longest wait %s, controller at %.0f MB",
+				done, *scaleNodes, out, s.waits.longest().Round(time.Millisecond), program.peakMegabytes())
 		}
 		time.Sleep(500 * time.Millisecond)
 	}

@@ -165,12 +165,11 @@ func (s *scale) reportWrites() {
 
 func (s *scale) reportWaits() {
 	s.Helper()
-	worst := time.Duration(0)
 	for _, kind := range []string{waitForPlace, waitForOrder, waitForReturn} {
 		middle, most, longest := s.waits.quantiles(kind)
 		s.Logf("%s: middle %s, 99 of 100 within %s, longest %s", kind, middle.Round(time.Millisecond), most.Round(time.Millisecond), longest.Round(time.Millisecond))
-		worst = max(worst, longest)
 	}
+	worst := s.waits.longest()
 	s.ReportMetric(worst.Seconds(), "s/longest-wait")
 	s.ReportMetric(scaleWait.Seconds(), "s/longest-wait-limit")
 	if worst > scaleWait {

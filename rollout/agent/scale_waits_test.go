@@ -127,6 +127,15 @@ func (w *waits) quantiles(kind string) (middle, most, longest time.Duration) {
 	return took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 }
 
+// longest is the longest of all waits so far.
+func (w *waits) longest() (worst time.Duration) {
+	for _, kind := range []string{waitForPlace, waitForOrder, waitForReturn} {
+		_, _, longest := w.quantiles(kind)
+		worst = max(worst, longest)
+	}
+	return worst
+}
+
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
