@@ -37,7 +37,7 @@
 //
 // What has ended stays as the API has it; trying again is another object, with
 // the next number of attempt (retry.go). A failure that may pass (Registry,
-// Network, Resources) is tried again after ten minutes, doubling to six hours; any
+// Network, Resources, Authentication) is tried again after ten minutes, doubling to six hours; any
 // failed build when a secret or a certificate that it was made with changes; one
 // whose Job vanished at once, three times; and one whose image is gone from its
 // registry. Credentials that were refused, and configs that no image can hold, take
