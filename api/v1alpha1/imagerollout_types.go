@@ -66,7 +66,7 @@ type ImageRolloutSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=447
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9-]+\\\\.)*[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9._-]+)+@sha256:[a-f0-9]{64}$')",message="image must name a repository and a digest: host[:port]/repository@sha256:<64 lower-case hex digits>; a tag can move and is not accepted"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9-]+\\\\.)*[a-zA-Z0-9-]+(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+@sha256:[a-f0-9]{64}$')",message="image must name a repository and a digest: host[:port]/repository@sha256:<64 hex digits>, all of it behind the host in lower case; a tag can move and is not accepted"
 	Image string `json:"image,omitempty"`
 
 	// nodeSelector selects the nodes of this rollout by their labels. Without

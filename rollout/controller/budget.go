@@ -17,6 +17,8 @@ const (
 	// the rollout names none: the larger of the two.
 	defaultBudgetPercent = 10
 	defaultBudgetNodes   = 2
+	// maxDetailBytes is how much of what a slot says is told of each node that failed.
+	maxDetailBytes = 200
 	// maxRejected is the limit of status.rejected in the API.
 	maxRejected = 16
 )
@@ -27,8 +29,9 @@ var hopeless = []v1alpha1.FailureClass{v1alpha1.FailureSignature, v1alpha1.Failu
 
 // nodeFailure is one node that the image does not work on.
 type nodeFailure struct {
-	node, why string
-	since     metav1.Time
+	// detail is what the node's slot says; empty where the agent's report does.
+	node, why, detail string
+	since             metav1.Time
 	// isHopeless: one such node is enough.
 	isHopeless bool
 }
@@ -39,9 +42,12 @@ func failedNodes(s *Scope) []nodeFailure {
 	var failed []nodeFailure
 	for _, node := range s.selected() {
 		if failure := node.failure(s.target(), s.Rollout.Spec.RetryToken); failure != nil {
-			failed = append(failed, nodeFailure{node.Name, string(failure.Class), failure.Time, slices.Contains(hopeless, failure.Class)})
+			failed = append(failed, nodeFailure{
+				node: node.Name, why: string(failure.Class), since: failure.Time, isHopeless: slices.Contains(hopeless, failure.Class),
+			})
 		} else if why := slotFailure(s, node); why != "" {
-			failed = append(failed, nodeFailure{node: node.Name, why: why, since: s.slot(node.Node).Since})
+			slot := s.slot(node.Node)
+			failed = append(failed, nodeFailure{node: node.Name, why: why, detail: strings.TrimPrefix(slot.Message, goingBack), since: slot.Since})
 		}
 	}
 	return failed
@@ -144,7 +150,11 @@ func holdWhenRejected(s *Scope) Hold {
 func nameFailures(failed []nodeFailure) string {
 	var names []string
 	for _, failure := range failed {
-		names = append(names, fmt.Sprintf("%s (%s, since %s)", failure.node, failure.why, failure.since.UTC().Format(time.RFC3339)))
+		why := failure.why
+		if failure.detail != "" {
+			why += ": " + cutTo(failure.detail, maxDetailBytes)
+		}
+		names = append(names, fmt.Sprintf("%s (%s, since %s)", failure.node, why, failure.since.UTC().Format(time.RFC3339)))
 	}
 	return list(names)
 }

@@ -80,10 +80,8 @@ func holdForCanary(s *Scope) Hold {
 	if s.Rollout.Spec.Canary == nil || isCanaryDone(s) {
 		return Hold{}
 	}
-	first, err := canaries(s)
+	first, _ := canaries(s) // holdForMistakes has told the error
 	switch end := canaryEnd(s); {
-	case err != nil:
-		return Hold{"InvalidCanary", err.Error()}
 	case len(s.selected()) == 0:
 		return Hold{}
 	case len(first) == 0:

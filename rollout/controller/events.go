@@ -37,7 +37,7 @@ func stepEvent(node *Node, before v1alpha1.Slot, after *v1alpha1.Slot) *notice {
 	case after.Phase == v1alpha1.SlotBooting:
 		return say("Drained", "drained; the agent may reboot the node into "+before.Image)
 	case after.Phase == v1alpha1.SlotRollingBack:
-		return &notice{node.Node, corev1.EventTypeWarning, "RollingBack", before.Message + "; the node goes back to the image that it had"}
+		return &notice{node.Node, corev1.EventTypeWarning, "RollingBack", after.Message}
 	case after.Phase == v1alpha1.SlotSoaking && before.Phase == v1alpha1.SlotBooting && node.runs(before.Image):
 		return say("Booted", "Ready on "+before.Image)
 	}

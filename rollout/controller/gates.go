@@ -67,10 +67,13 @@ func wrongField(gate v1alpha1.Gate) (field, problem string) {
 	return "", "it says nothing that this version could check"
 }
 
+// reasonInvalidGate is that of a rollout with a gate that is not valid.
+const reasonInvalidGate = "InvalidGate"
+
 // holdForGates keeps nodes from a reboot after which they would be taken for ill.
 func holdForGates(s *Scope) Hold {
 	if problem := gateProblem(s.Rollout.Spec.Gates); problem != "" && s.target() != "" {
-		return Hold{"InvalidGate", problem}
+		return Hold{reasonInvalidGate, problem}
 	}
 	return Hold{}
 }

@@ -111,6 +111,38 @@ func TestAGateThatIsNotValidIsNamed(t *testing.T) {
 	}
 }
 
+// TestAGateThatIsPutRightHasItsTimeAgain: while it was not valid, it said nothing about
+// the node. One that stays unmet sends the node back, and the rejection says why.
+func TestAGateThatIsPutRightHasItsTimeAgain(t *testing.T) {
+	wasInvalid := func(s *Scope) {
+		s.Rollout.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reasonInvalidGate}}
+	}
+	unmet := outcome{gate: "gate pods: pod net/a is not Ready"}
+	late := func(s *Scope) { s.Now = start.Add(defaultRollbackDeadline + time.Minute) }
+	changes := []func(*Scope){gated(podsGate("app")), holding(1, v1alpha1.SlotBooting), late}
+
+	scope := newScope([]Node{newNode(1, updated, rebooted)}, append(changes, wasInvalid)...)
+	next := advance(scope, scope.Rollout.Status.Slots[0], &scope.Nodes[0], unmet)
+	if next == nil || next.Phase != v1alpha1.SlotBooting || !next.Since.Time.Equal(scope.Now) {
+		t.Errorf("as soon as the gate is valid: slot %+v", next)
+	}
+
+	scope = newScope([]Node{newNode(1, updated, rebooted)}, changes...)
+	before := scope.Rollout.Status.Slots[0]
+	next = advance(scope, before, &scope.Nodes[0], unmet)
+	if next == nil || next.Phase != v1alpha1.SlotRollingBack {
+		t.Fatalf("past the deadline: slot %+v", next)
+	}
+	why := "gate pods: pod net/a is not Ready is not met for 20m0s"
+	if event := stepEvent(&scope.Nodes[0], before, next); event.reason != "RollingBack" || !strings.Contains(event.message, why) {
+		t.Errorf("event %+v", event)
+	}
+	after := scope.after([]v1alpha1.Slot{*next}, nil)
+	if entries := rejected(after); len(entries) != 1 || !strings.Contains(entries[0].Reason, "worker-1 (RollingBack: "+why) {
+		t.Errorf("rejected %+v", entries)
+	}
+}
+
 // A gate with a mistake in it takes no node out of service; a node that is drained for it
 // returns, and one that has rebooted already is not sent back.
 func TestAGateThatIsNotValidDisturbsNoNode(t *testing.T) {

@@ -57,6 +57,8 @@ var holdRules = []hold{
 	}},
 	// Nobody could tell whether a node does well on the image.
 	{"gates", holdForGates},
+	// Other mistakes are told at once, and not when a pause or a window ends.
+	{"mistakes", holdForMistakes},
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
 		if s.Rollout.Spec.Paused {
@@ -79,6 +81,26 @@ var holdRules = []hold{
 	{"canary", holdForCanary},
 	// etcd keeps its quorum.
 	{"control plane", holdForControlPlane},
+}
+
+// holdForMistakes names the first field that makes no sense, though the API takes it.
+func holdForMistakes(s *Scope) Hold {
+	windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
+	switch {
+	case s.target() == "":
+		return Hold{}
+	case err != nil:
+		return Hold{"InvalidWindow", err.Error()}
+	case !windows.isOpen && windows.next.IsZero():
+		return Hold{"InvalidWindow", "none of spec.windows ever opens"}
+	}
+	if _, err := canaries(s); err != nil {
+		return Hold{"InvalidCanary", err.Error()}
+	}
+	if _, err := skipSelector(s.Rollout.Spec.Drain); err != nil {
+		return Hold{"InvalidDrain", err.Error()}
+	}
+	return Hold{}
 }
 
 // candidateRule is a condition that a node must meet to be given a slot.

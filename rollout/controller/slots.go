@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -104,6 +105,9 @@ func hasRebooted(slot v1alpha1.Slot, node *Node) bool {
 }
 
 func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome) *v1alpha1.Slot {
+	if hasArrived(slot, node) && areGatesPutRight(scope) {
+		slot.Since = metav1.NewTime(scope.Now) // the time before says nothing about the node
+	}
 	switch {
 	case hasArrived(slot, node) && result.gate == "":
 		return enter(scope, slot, v1alpha1.SlotSoaking)
@@ -129,10 +133,20 @@ func hasMissedGate(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
 	return hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && gateProblem(scope.Rollout.Spec.Gates) == ""
 }
 
+// areGatesPutRight says whether spec.gates have become valid since the status was
+// written last.
+func areGatesPutRight(scope *Scope) bool {
+	before := meta.FindStatusCondition(scope.Rollout.Status.Conditions, v1alpha1.ConditionDegraded)
+	return before != nil && before.Reason == reasonInvalidGate && gateProblem(scope.Rollout.Spec.Gates) == ""
+}
+
+// goingBack begins the message of a slot in RollingBack.
+const goingBack = "going back to the image before: "
+
 // enterRollback has the node go back; the slot says why for as long as it does.
 func enterRollback(scope *Scope, slot v1alpha1.Slot, node *Node, why string) *v1alpha1.Slot {
 	next := enterBoot(scope, slot, node, v1alpha1.SlotRollingBack)
-	next.Message = clip("going back to the image before: " + why)
+	next.Message = clip(goingBack + why)
 	return next
 }
 

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +106,17 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 	case counts.Staged == 0:
 		return condition(kind, true, "Staging", progress)
 	}
-	return condition(kind, true, "Updating", progress+waitingFor(scope))
+	return condition(kind, true, "Updating", progress+waitingFor(scope)+usedUp(scope))
+}
+
+// usedUp names the nodes that are out of service without a slot, when no further one
+// may be.
+func usedUp(scope *Scope) string {
+	out, allowed := slices.Sorted(maps.Keys(outOfService(scope))), maxUnavailable(scope)
+	if len(out) < allowed {
+		return ""
+	}
+	return fmt.Sprintf("; no further node is taken out of service: %s, not Ready or not schedulable, use up spec.maxUnavailable (%d)", list(out), allowed)
 }
 
 // noNodes says why there is nothing to do: "0 of 0 nodes updated" would hide that a

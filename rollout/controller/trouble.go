@@ -60,7 +60,7 @@ var troubles = []trouble{
 }
 
 // mistakes are reasons to hold that somebody has to mend.
-var mistakes = []string{"InvalidSelector", "InvalidGate", "InvalidWindow", "InvalidCanary", "NoCanary"}
+var mistakes = []string{"InvalidSelector", reasonInvalidGate, "InvalidWindow", "InvalidCanary", "NoCanary", "InvalidDrain"}
 
 // degradedCondition names the gravest trouble.
 func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {

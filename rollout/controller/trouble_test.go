@@ -106,7 +106,9 @@ func TestWhatHoldsARolloutSaysWhatToDo(t *testing.T) {
 		"StageOnly":            {newScope([]Node{newNode(1)}, stageOnly), "spec.mode"},
 		"ImageRejected":        {newScope([]Node{newNode(1, failedOnB)}), "spec.retryToken"},
 		"WindowClosed":         {newScope([]Node{newNode(1)}, window("0 1 * * *", time.Hour, "UTC")), "opens at 2026-05-02T01:00:00Z"},
-		"InvalidWindow":        {newScope([]Node{newNode(1)}, window("x", time.Hour, "UTC")), "spec.windows[0].cron"},
+		"InvalidWindow":        {newScope([]Node{newNode(1)}, paused, window("x", time.Hour, "UTC")), "spec.windows[0].cron"},
+		"InvalidCanary":        {newScope([]Node{newNode(1)}, paused, canarySelector("a b")), "spec.canary.nodeSelector"},
+		"InvalidDrain":         {newScope([]Node{newNode(1)}, paused, skipping("a b")), "spec.drain.skipPodSelector"},
 		"InvalidGate":          {newScope([]Node{newNode(1)}, paused, gated(podsGate("a b"))), "spec.gates[0].pods.selector (gate pods)"},
 		"NoCanary":             {newScope([]Node{newNode(1)}, canarySelector("no")), "spec.canary.nodeSelector"},
 		"CanarySoak":           {newScope([]Node{newNode(1, updated), newNode(2)}, canaryNodes(1, time.Hour), canaryDone(time.Minute)), "wait until 2026-05-01T12:59:00Z"},
@@ -120,6 +122,30 @@ func TestWhatHoldsARolloutSaysWhatToDo(t *testing.T) {
 				t.Errorf("held by %s: %s; want %s, which names %q", held.Reason, held.Message, reason, test.names)
 			}
 		})
+	}
+}
+
+// skipping has pods with a label stay in a drain.
+func skipping(label string) func(*Scope) {
+	return func(s *Scope) {
+		s.Rollout.Spec.Drain.SkipPodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}}
+	}
+}
+
+func TestAWindowThatNeverOpensIsAMistake(t *testing.T) {
+	held := schedule(newScope([]Node{newNode(1)}, window("0 22 30 2 *", time.Hour, "UTC"))).Held
+	if held.Reason != "InvalidWindow" || held.Message != "none of spec.windows ever opens" {
+		t.Errorf("held by %+v", held)
+	}
+}
+
+// TestNodesThatUseUpMaxUnavailableAreNamed, when nobody else may go.
+func TestNodesThatUseUpMaxUnavailableAreNamed(t *testing.T) {
+	scope := newScope([]Node{newNode(1, updated, cordoned), newNode(2)})
+	answer := schedule(scope)
+	progress := progressingCondition(scope, countNodes(scope), nil, answer.Held)
+	if len(answer.Grants) > 0 || !strings.HasSuffix(progress.Message, "; no further node is taken out of service: worker-1, not Ready or not schedulable, use up spec.maxUnavailable (1)") {
+		t.Errorf("%d slots; %s: %s", len(answer.Grants), progress.Reason, progress.Message)
 	}
 }
 

@@ -62,13 +62,8 @@ func parseWindow(window v1alpha1.MaintenanceWindow) (cron.Schedule, *time.Locati
 // holdOutsideWindows gates new slots only: a node on its way finishes.
 func holdOutsideWindows(s *Scope) Hold {
 	windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
-	switch {
-	case err != nil:
-		return Hold{"InvalidWindow", err.Error()}
-	case windows.isOpen:
-		return Hold{}
-	case windows.next.IsZero():
-		return Hold{"WindowClosed", "none of spec.windows ever opens"}
+	if err != nil || windows.isOpen {
+		return Hold{} // holdForMistakes has told the error
 	}
 	return Hold{"WindowClosed", "the next maintenance window opens at " + windows.next.UTC().Format(time.RFC3339)}
 }
