@@ -316,6 +316,11 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 			look(deadlineInterval)
 		}
 	}
+	for _, node := range scope.selected() {
+		if due := firstReport(node); due.After(scope.Now) {
+			look(due.Sub(scope.Now))
+		}
+	}
 	if day := nextPausedDay(scope); day > 0 {
 		look(day)
 	}

@@ -44,5 +44,9 @@ func advise(message, advice string) string {
 
 // aboutNode is an entry of a message: which node, since when, and why.
 func aboutNode(node string, since time.Time, why string) string {
-	return node + " since " + since.UTC().Format(time.RFC3339) + ": " + why
+	about := node + " since " + since.UTC().Format(time.RFC3339)
+	if why == "" { // it has just gone
+		return about
+	}
+	return about + ": " + why
 }
