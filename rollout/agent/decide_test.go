@@ -151,8 +151,10 @@ func TestSettle(t *testing.T) {
 		in   Inputs
 		want *result
 	}{
-		"nothing ran":                                      {inputs(v1alpha1.PhaseStaged), nil},
-		"the image is staged":                              {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
+		"nothing ran":         {inputs(v1alpha1.PhaseStaged), nil},
+		"the image is staged": {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
+		"staged for an agent that was ended meanwhile":     {inputs(v1alpha1.PhaseStaged, command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
+		"a lock that nothing is known of":                  {inputs(v1alpha1.PhaseStaged, command(CommandFinished, bootc.LockArguments(), succeeded), staged(imageB, true)), nil},
 		"success ends a row of failures":                   {inputs(v1alpha1.PhaseStaged, attempt("Registry", 4, false, time.Hour), command(CommandFinished, stageB, succeeded), staged(imageB, false)), &result{}},
 		"exit code 0 without an effect is a failure":       {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, stageB, succeeded)), &result{Class: "Internal", Failures: 1}},
 		"a lock that did not lock is a failure":            {inputs(v1alpha1.PhaseStaged, begun, command(CommandFinished, bootc.LockArguments(), succeeded), staged(imageB, false)), &result{Class: "Internal", Failures: 1}},

@@ -33,10 +33,14 @@ func settle(in Inputs) *v1alpha1.Attempt {
 		return in.Attempt
 	}
 	verb, image := bootc.Describe(in.Command.Arguments)
-	if verb == "" || (verb == bootc.Stage && image != in.Desired) || lastAttempt(in) == nil {
+	isStage, isKnown := verb == bootc.Stage, lastAttempt(in) != nil
+	if verb == "" || (isStage && image != in.Desired) || (!isStage && !isKnown) {
 		return in.Attempt // of an earlier order, or of nothing known: no news about this one
 	}
 	if failure, isFailure := judge(in, verb); isFailure {
+		if !isKnown {
+			return in.Attempt // it may be that of an earlier retry token
+		}
 		return failed(in, failure)
 	}
 	return &v1alpha1.Attempt{Image: in.Spec.DesiredImage, RetryToken: in.Spec.RetryToken, Time: metav1.NewTime(in.Now)}
