@@ -138,6 +138,9 @@ func TestBuildFailures(t *testing.T) {
 				t.Errorf("message %q, want one with %q", got.Message, test.want.Message)
 			}
 			last := strings.Join(got.LastLines, "\n")
+			if strings.Count(last, "subprocess exited") > 1 {
+				t.Errorf("the end of the program is told more than once: %q", got.LastLines)
+			}
 			if !strings.Contains(last, test.lastLine) {
 				t.Errorf("last lines %q, want %q", last, test.lastLine)
 			}

@@ -137,14 +137,22 @@ func clean(text string) string {
 }
 
 // lines gives a writer that passes whole lines on, but for those in which
-// buildah names what it has in its store.
+// buildah names what it has in its store. The program that ends a build is told
+// of by each of buildah's processes around it, the innermost first; that one is
+// passed on, and what the others say in turn, perhaps among the last output, is not.
 func (p *progress) lines() *lineWriter {
+	hasEnded := false
 	return &lineWriter{pass: func(text string) {
-		if !storeNames.MatchString(text) {
+		isEnd := programEnds.MatchString(text)
+		isRepeated := isEnd && hasEnded
+		hasEnded = hasEnded || isEnd
+		if !isRepeated && !storeNames.MatchString(text) {
 			p.line(text)
 		}
 	}}
 }
+
+var programEnds = regexp.MustCompile(`^subprocess exited (with status \d+|on .+)$`)
 
 var storeNames = regexp.MustCompile(`^(--> ([0-9a-f]{12}|Pushing cache .*)|[0-9a-f]{64})$`)
 

@@ -18,7 +18,11 @@ func TestProgressLines(t *testing.T) {
 		"a progress bar shows its end":   {[]string{"0%\r50%\r100%\nnext\r\n"}, []string{"100%", "next"}},
 		"control characters are dropped": {[]string{"\x1b[31mred\x07\n"}, []string{"[31mred"}},
 		"bytes that are not UTF-8":       {[]string{"a\xffb\n"}, []string{"a�b"}},
-		"an endless line is cut":         {[]string{strings.Repeat("x", 10*maxLine) + "\n"}, []string{strings.Repeat("x", keptLineSize) + "…"}},
+		"the end of a program is told once": {
+			[]string{"no\nno\nsubprocess exited on killed\nthe last\nsubprocess exited with status 1\n"},
+			[]string{"no", "no", "subprocess exited on killed", "the last"},
+		},
+		"an endless line is cut": {[]string{strings.Repeat("x", 10*maxLine) + "\n"}, []string{strings.Repeat("x", keptLineSize) + "…"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 )
 
@@ -19,6 +20,8 @@ const (
 	maxMessage = 4096
 	// maxNamed is how many nodes a message names.
 	maxNamed = 10
+	// maxQuoted bounds, in bytes, what a message repeats of another object.
+	maxQuoted = 1024
 )
 
 // verdict is a condition without its type and time.
@@ -163,8 +166,34 @@ func (o observation) pausedMessage() string {
 	case interrupted:
 		return paused + "OS image build was interrupted"
 	default:
+		if rejection := o.rejection(); rejection != "" {
+			return paused + rejection
+		}
 		return paused + "OS image build completed successfully" + o.onTheirWay()
 	}
+}
+
+// rejection says why the rollout gives the pool's image to no further node, and
+// what can be done; empty: it does, or nodes are still on their way.
+func (o observation) rejection() string {
+	if o.target.phase != ready || o.rollout == nil || o.rollout.Spec.Image != o.target.image() {
+		return ""
+	}
+	progressing := meta.FindStatusCondition(o.rollout.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing == nil || progressing.Status != "False" || progressing.Reason == "Updated" {
+		return ""
+	}
+	// The entry and not the condition decides: that may give another reason, such as
+	// a pause, and may be from before the retryToken was changed.
+	digest := digestOf(o.rollout.Spec.Image)
+	for _, entry := range o.rollout.Status.Rejected {
+		if entry.Digest == digest && entry.RetryToken == o.rollout.Spec.RetryToken {
+			return fmt.Sprintf("OS image is rejected (mosb: %s): %s; no further node gets it: change the configuration so that another image is built, "+
+				"or set another spec.retryToken of ImageRollout %s to try this one again",
+				o.target.build.Name, streams.Truncate(entry.Reason, maxQuoted), o.pool.Name)
+		}
+	}
+	return ""
 }
 
 // onTheirWay names the nodes that are out of service for their update, with what
@@ -207,6 +236,9 @@ func (o observation) progress(count counts) verdict {
 	case built:
 		return isTrueBecause("ImageNotReady",
 			fmt.Sprintf("Pool is waiting for the OS image to be ready for the nodes (mosb: %s)", o.target.build.Name)+o.obstacle())
+	}
+	if rejection := o.rejection(); rejection != "" {
+		return isFalseBecause("ImageRejected", "Pool update stopped: "+rejection)
 	}
 	isMoving := o.rollout != nil && len(o.rollout.Status.Slots) > 0
 	if count.isStuck() && !isMoving || (!o.isRendered() && count.isDone()) {

@@ -122,9 +122,11 @@ type poolReconciler struct {
 	rivals  *rivals.Watch
 	claims  *claimBook
 	settler *settler
-	// writes are those of the status of each pool, renders what is known of each.
-	writes  pacer
-	renders memo
+	// writes are those of the status of each pool; renders and rollouts are what is
+	// known of each.
+	writes   pacer
+	renders  memo
+	rollouts rolloutBook
 }
 
 func (r *poolReconciler) add(mgr ctrl.Manager) error {
@@ -151,6 +153,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if apierrors.IsNotFound(err) {
 		r.writes.forget(request.Name)
 		r.renders.forget(request.Name)
+		r.rollouts.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {

@@ -209,6 +209,7 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 		}
 		order.live = wanted.live
 	}
+	r.rollouts.expect(scope)
 	if err := r.remember(ctx, scope, target, order); err != nil || order.isIn(scope.rollout) {
 		return err
 	}
@@ -224,6 +225,9 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 	}
 	if err := r.apply(ctx, scope.pool, rollout); err != nil {
 		return fmt.Errorf("apply ImageRollout %s: %w", scope.pool.Name, err)
+	}
+	if r.rollouts.isAnew(scope.pool.Name, rollout.GetUID()) {
+		r.announceAnew(scope)
 	}
 	log.FromContext(ctx).Info("handed off to the rollout", "image", order.image, "paused", order.paused)
 	if scope.rollout == nil || scope.rollout.Spec.Image != order.image {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +52,15 @@ func TestARolloutIsPutBackWithoutANewerImage(t *testing.T) {
 	asKubectl := func(ctx context.Context, object client.Object) error {
 		return c.Client.Update(ctx, object, client.FieldOwner("kubectl-edit"))
 	}
+	var said eventsv1.EventList
+	if err := c.List(c.ctx, &said); err != nil {
+		t.Fatal(err)
+	}
+	for i := range said.Items {
+		if said.Items[i].Reason == "RolloutMadeAnew" {
+			t.Errorf("the first rollout is announced as another: %s", said.Items[i].Note)
+		}
+	}
 	for _, phase := range []struct {
 		name string
 		play func()
@@ -81,6 +91,7 @@ func TestARolloutIsPutBackWithoutANewerImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.rollout("put back after it was deleted", func(r *v1alpha1.ImageRollout) bool { return r.UID != before.UID && isAsBefore(r) })
+			c.event("RolloutMadeAnew", "ImageRollout worker was deleted", "soak")
 		})
 	}
 	c.T = t

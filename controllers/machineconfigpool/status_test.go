@@ -71,6 +71,76 @@ func TestUpdatingSaysWhatThePoolWaitsFor(t *testing.T) {
 	}
 }
 
+// rejects is the rollout's status after its image was rejected.
+func (w *world) rejects(change func(*v1alpha1.ImageRollout)) *world {
+	w.rollout.Status.Rejected = []v1alpha1.RejectedImage{{Digest: digest2, Reason: "it failed on n1 (RolledBack)", Nodes: 1}}
+	w.rollout.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "ImageRejected"}}
+	if change != nil {
+		change(w.rollout)
+	}
+	return w
+}
+
+func TestARejectedImageIsWaitedForNoMore(t *testing.T) {
+	const says = "OS image is rejected (mosb: worker-2): it failed on n1 (RolledBack); no further node gets it: change the configuration so that another image is built, " +
+		"or set another spec.retryToken of ImageRollout worker to try this one again"
+	failed := aWorld()
+	failed.fail("n1", v1alpha1.FailureDiskFull, true, 1)
+	allFailed := aWorld()
+	allFailed.fail("n1", v1alpha1.FailureDiskFull, true, 1)
+	allFailed.fail("n2", v1alpha1.FailureDiskFull, true, 1)
+	building := aWorld()
+	building.osConfig = osConfig(false, image1)
+	building.builds[1] = build("worker-2", config2, mcfgv1.MachineOSBuilding, "")
+	progressing := func(status metav1.ConditionStatus, reason string) func(*v1alpha1.ImageRollout) {
+		return func(r *v1alpha1.ImageRollout) {
+			r.Status.Conditions[0].Status, r.Status.Conditions[0].Reason = status, reason
+		}
+	}
+	for name, tc := range map[string]struct {
+		world      *world
+		want       string // the reason
+		isRejected bool
+	}{
+		"one node failed":                     {failed.rejects(nil), "ImageRejected", true},
+		"every node failed":                   {allFailed.rejects(nil), "ImageRejected", true},
+		"a mistake in the rollout hides it":   {aWorld().rejects(progressing("False", "InvalidWindow")), "ImageRejected", true},
+		"others are on their way":             {aWorld().rejects(progressing("True", "Updating")), "NodesUpdating", false},
+		"all nodes run it, and one is away":   {aWorld().rejects(progressing("False", "Updated")), "NodesUpdating", false},
+		"another token tries it again":        {aWorld().rejects(func(r *v1alpha1.ImageRollout) { r.Spec.RetryToken = "again" }), "NodesUpdating", false},
+		"it was another image":                {aWorld().rejects(func(r *v1alpha1.ImageRollout) { r.Status.Rejected[0].Digest = digest1 }), "NodesUpdating", false},
+		"the rollout does not have it yet":    {aWorld().rejects(func(r *v1alpha1.ImageRollout) { r.Spec.Image = image1 }), "NodesUpdating", false},
+		"the next image is being built":       {building.rejects(nil), "Building", false},
+		"the rollout has said nothing of it":  {aWorld().rejects(func(r *v1alpha1.ImageRollout) { r.Status.Conditions = nil }), "NodesUpdating", false},
+		"nothing is left to give to any node": {aWorld().booted(digest2, "n1", "n2").rejects(nil), "AllNodesUpdated", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := *findCondition(tc.world.status().Conditions, mcfgv1.MachineConfigPoolUpdating)
+			wantStatus := map[bool]corev1.ConditionStatus{true: "True", false: "False"}[tc.want == "NodesUpdating" || tc.want == "Building"]
+			if got.Reason != tc.want || got.Status != wantStatus || tc.isRejected && got.Message != "Pool update stopped: "+says {
+				t.Errorf("%s %s: %s", got.Status, got.Reason, got.Message)
+			}
+			tc.world.pool.Spec.Paused = true
+			got = *findCondition(tc.world.status().Conditions, mcfgv1.MachineConfigPoolUpdating)
+			if got.Status != "False" || (got.Message == "Pool is paused; "+says) != tc.isRejected {
+				t.Errorf("paused: %s %s: %s", got.Status, got.Reason, got.Message)
+			}
+		})
+	}
+	status := failed.status()
+	if degraded, message := condition(status, mcfgv1.MachineConfigPoolNodeDegraded); degraded != "True" || !strings.Contains(message, "Node n1") {
+		t.Errorf("NodeDegraded is %s: %s", degraded, message)
+	}
+	failed.pool.Status = status
+	if diff := cmp.Diff(status, failed.status()); diff != "" {
+		t.Errorf("the same facts give another status: %s", diff)
+	}
+	long := aWorld().rejects(func(r *v1alpha1.ImageRollout) { r.Status.Rejected[0].Reason = strings.Repeat("é", maxQuoted) })
+	if _, message := condition(long.status(), mcfgv1.MachineConfigPoolUpdating); len(message) > maxQuoted+len(says) || !strings.HasSuffix(message, "try this one again") {
+		t.Errorf("%d bytes: %s", len(message), message)
+	}
+}
+
 // leave deletes the MachineOSConfig; its last build is the rollout's.
 func (w *world) leave() {
 	w.osConfig, w.rollout.UID = nil, "rollout"

@@ -256,13 +256,27 @@ func TestAMissingSecretIsNamedAndWaitedFor(t *testing.T) {
 	secret := builders.DockerConfig(keys.Namespace, "push", "registry.example.com")
 	w.delete(secret)
 	w.settle()
-	w.wantConditions("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", "False BuildPending")
+	w.wantConditions("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", "False SecretNotFound")
 	if w.count(&mcfgv1.MachineOSBuildList{}) != 0 {
 		t.Error("a build was made")
+	}
+	valid, degraded := w.condition(keys.ConditionValid).Message, w.condition(keys.ConditionImageBuildDegraded).Message
+	if degraded != "No OS image is built for pool worker: "+valid {
+		t.Errorf("ImageBuildDegraded says %q, Valid %q", degraded, valid)
 	}
 	w.create(builders.DockerConfig(keys.Namespace, "push", "registry.example.com"))
 	w.settle()
 	w.wantConditions("True Valid", "True Prepared", "False Building", "False Building")
+}
+
+func TestAPoolThatIsGoneIsToldByImageBuildDegraded(t *testing.T) {
+	w := newWorld(t)
+	w.delete(builders.MachineConfigPool("worker"))
+	w.settle()
+	valid, degraded := w.condition(keys.ConditionValid), w.condition(keys.ConditionImageBuildDegraded)
+	if valid.Status != metav1.ConditionFalse || degraded.Status != metav1.ConditionFalse || degraded.Reason != valid.Reason || !strings.HasSuffix(degraded.Message, valid.Message) {
+		t.Errorf("ImageBuildDegraded is %+v, Valid %+v", degraded, valid)
+	}
 }
 
 func TestAMistakeInTheContainerfileNeedsNoPod(t *testing.T) {

@@ -267,7 +267,7 @@ func TestAnImageBuiltBeforeHasToBeByDigest(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&config.ObjectMeta, keys.AnnotationPreBuiltImage, image)
 		})
 		w.settle()
-		w.wantConditions("False PreBuiltImageInvalid", "False PreBuiltImageInvalid", "False PreBuiltImageInvalid", "False BuildPending")
+		w.wantConditions("False PreBuiltImageInvalid", "False PreBuiltImageInvalid", "False PreBuiltImageInvalid", "False PreBuiltImageInvalid")
 		if message := w.condition(keys.ConditionValid).Message; !strings.Contains(message, image) || !strings.Contains(message, "@sha256:") {
 			t.Errorf("message %q", message)
 		}

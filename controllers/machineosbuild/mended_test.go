@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -214,7 +215,7 @@ func TestADamagedEntryIsNamedAndWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.setSecret("push", `{"auths":{"registry.example.com":{"auth":"!!!"}}}`)
 	w.settle()
-	w.wantConditions("False SecretInvalid", "False SecretInvalid", "False SecretInvalid", "False BuildPending")
+	w.wantConditions("False SecretInvalid", "False SecretInvalid", "False SecretInvalid", "False SecretInvalid")
 	message := w.condition(keys.ConditionValid).Message
 	for _, part := range []string{`spec.renderedImagePushSecret.name: secret "push"`, "key .dockerconfigjson", "entry for registry.example.com ", "not base64"} {
 		if !strings.Contains(message, part) {
@@ -257,6 +258,10 @@ func TestARefusalIsTriedAgainAtOnceWhenASecretChanges(t *testing.T) {
 	w.settle()
 	if got := w.current().Name; got != first.Name {
 		t.Fatal("the same password is tried again at once")
+	}
+	again := "it is tried again at " + first.Status.BuildEnd.Add(firstRetry).UTC().Format(time.RFC3339) + ", and at once when a Secret that it uses is corrected"
+	if message := w.condition(keys.ConditionReady).Message; !strings.HasSuffix(message, again) {
+		t.Errorf("Ready does not say %q: %s", again, message)
 	}
 	w.replaceSecret("push")
 	w.settle()

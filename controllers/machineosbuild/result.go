@@ -107,10 +107,14 @@ func describe(failure request.Failure) string {
 	if failure.Step != "" {
 		fmt.Fprintf(&text, "step %s: ", failure.Step)
 	}
+	message := failure.Message
 	if failure.Line > 0 {
-		fmt.Fprintf(&text, "Containerfile line %d: ", failure.Line)
+		// A builder's message is read by itself as well, and may name the line, too.
+		line := fmt.Sprintf("line %d: ", failure.Line)
+		message = strings.TrimPrefix(strings.TrimPrefix(message, "Containerfile "), line)
+		text.WriteString("Containerfile " + line)
 	}
-	text.WriteString(strings.TrimPrefix(failure.Message, fmt.Sprintf("line %d: ", failure.Line)))
+	text.WriteString(message)
 	if failure.ExitCode != 0 {
 		fmt.Fprintf(&text, " (exit code %d)", failure.ExitCode)
 	}

@@ -119,6 +119,19 @@ func TestStateOfEndedPods(t *testing.T) {
 	}
 }
 
+func TestALineIsNamedOnce(t *testing.T) {
+	for message, want := range map[string]string{
+		"Containerfile line 2: COPY --from=nosuch: no stage": "step user: Containerfile line 2: COPY --from=nosuch: no stage",
+		"line 2: RUN false: exit status 1":                   "step user: Containerfile line 2: RUN false: exit status 1",
+		"no space left":                                      "step user: Containerfile line 2: no space left",
+		"Containerfile: line 20: odd":                        "step user: Containerfile line 2: Containerfile: line 20: odd",
+	} {
+		if got := describe(request.Failure{Step: "user", Line: 2, Message: message}); got != want {
+			t.Errorf("%q gives %q, want %q", message, got, want)
+		}
+	}
+}
+
 func TestLastLinesAreBoundedAndValid(t *testing.T) {
 	lines := lastLines(strings.Repeat("line\n", 100) + "end \xff\n")
 	if len(lines) != 10 || lines[9] != "end" {

@@ -11,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	keys "github.com/imagemode/imagemode/api/machineconfiguration"
+	"github.com/imagemode/imagemode/builder/request"
 )
 
 // Reasons of a MachineOSConfig's conditions, besides those of a problem.
@@ -132,10 +133,14 @@ func readyCondition(s *scope, chosen plan, check pullCheck) metav1.Condition {
 
 // whenAgain says when a failed build is tried again by itself.
 func whenAgain(chosen plan) string {
-	if chosen.wakeAt.IsZero() {
-		return "; it is built again when its inputs change, or with the annotation " + keys.AnnotationRebuild
+	again := "; it is built again when its inputs change, or with the annotation " + keys.AnnotationRebuild
+	if !chosen.wakeAt.IsZero() {
+		again = "; it is tried again at " + chosen.wakeAt.UTC().Format(time.RFC3339)
 	}
-	return "; it is tried again at " + chosen.wakeAt.UTC().Format(time.RFC3339)
+	if conditionOf(chosen.build).Reason == string(request.Authentication) {
+		again += ", and at once when a Secret that it uses is corrected"
+	}
+	return again
 }
 
 // readableCondition is about an image that is built.
@@ -173,6 +178,9 @@ func degradedCondition(s *scope, chosen plan) metav1.Condition {
 		found := conditionOf(chosen.build)
 		return is(metav1.ConditionTrue, reason, fmt.Sprintf("Failed to build OS image for pool %s (MachineOSBuild: %s): %s: %s",
 			pool, chosen.build.Name, found.Reason, found.Message))
+	}
+	if valid := validCondition(s, chosen); chosen.blueprint == nil && valid.Status == metav1.ConditionFalse {
+		return is(metav1.ConditionFalse, valid.Reason, fmt.Sprintf("No OS image is built for pool %s: %s", pool, valid.Message))
 	}
 	switch phaseOfChosen(chosen) {
 	case mcfgv1.MachineOSBuildFailed:
