@@ -42,7 +42,7 @@ CLUSTER_PACKAGES := $$($(GO) list ./... | grep -vE "/(kubernetes|containerd)$$")
 ##@ Try it
 
 .PHONY: demo
-demo: openshift-crds packages ## Start the local cluster and show a build and a rollout (about 20 minutes the first time)
+demo: openshift-crds packages ## Start the local cluster and show a build and a rollout (10 to 20 minutes the first time)
 	$(GO) run ./test/e2e/demo
 
 .PHONY: demo-down

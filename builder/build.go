@@ -36,6 +36,9 @@ type Options struct {
 	// KeepCredentials leaves the credentials in Dir. They are removed otherwise,
 	// before the user's text runs: on a workstation they may be the only copy.
 	KeepCredentials bool
+
+	// isDry: nothing is built, so that no cluster waits for the image.
+	isDry bool
 }
 
 // Build makes the image that the request in options asks for. The Result is

@@ -36,7 +36,7 @@ func (p Planned) String() string {
 // earlier one. Nothing is run, and nothing is written to a registry; manifests
 // are read.
 func DryRun(ctx context.Context, options Options) ([]Planned, error) {
-	options.KeepCredentials = true
+	options.KeepCredentials, options.isDry = true, true
 	job, err := newJob(options, newProgress(options.Out))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
 	"go.podman.io/image/v5/docker/reference"
@@ -128,7 +129,8 @@ func (e *MissingRequestError) Error() string {
 		e.Path, request.FileRequest)
 }
 
-// ReadRequest reads and validates the request of a build.
+// ReadRequest reads and validates the request of a build. One for a dry run or an
+// image layout may leave out what request.DecodeLocal fills in.
 func ReadRequest(options Options) (*request.Request, error) {
 	path := options.Request
 	if path == "" {
@@ -145,28 +147,52 @@ func ReadRequest(options Options) (*request.Request, error) {
 		return nil, fmt.Errorf("the build request: %w", err)
 	}
 	defer file.Close()
+	if options.isDry || options.Output != "" {
+		return request.DecodeLocal(file, options.Output == "")
+	}
 	return request.Decode(file)
 }
 
 // setTarget says where the image goes: to the repository of the request, or to
 // an image layout, under the same tag.
 func (j *job) setTarget(output string) error {
-	named, err := reference.ParseNamed(j.request.PushSpec)
-	if err != nil {
-		return fmt.Errorf("pushSpec: %w", err)
+	if err := CheckOutput(output); err != nil {
+		return err
 	}
-	if tagged, ok := named.(reference.Tagged); ok {
-		j.tag = tagged.Tag()
+	j.tag = j.request.Name
+	if j.request.PushSpec != "" { // it may be empty for a layout
+		named, err := reference.ParseNamed(j.request.PushSpec)
+		if err != nil {
+			return fmt.Errorf("pushSpec: %w", err)
+		}
+		if tagged, ok := named.(reference.Tagged); ok {
+			j.tag = tagged.Tag()
+		}
+		j.repository = reference.TrimNamed(named).Name()
 	}
 	if output == "" {
-		j.repository = reference.TrimNamed(named).Name()
 		return nil
 	}
-	if !registry.IsLayout(output) {
-		return fmt.Errorf("output %q: only an image layout, oci:DIRECTORY, can take the place of the repository", output)
-	}
-	j.repository, err = registry.Layout(output[len("oci:"):])
+	var err error
+	j.repository, err = registry.Layout(strings.TrimPrefix(output, outputPrefix))
 	return err
+}
+
+// outputPrefix begins an Output.
+const outputPrefix = "oci:"
+
+// CheckOutput refuses an Output that is no image layout. The error begins with it.
+func CheckOutput(output string) error {
+	directory, isLayout := strings.CutPrefix(output, outputPrefix)
+	switch {
+	case output == "":
+		return nil
+	case !isLayout || directory == "":
+		return fmt.Errorf("%q: only an image layout, oci:DIRECTORY, can take the place of the repository", output)
+	case strings.Contains(directory, ":"):
+		return fmt.Errorf("%q: a colon in the path would part it from an image's name", output)
+	}
+	return nil
 }
 
 // pushSpec is the reference that the image gets.

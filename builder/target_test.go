@@ -2,11 +2,13 @@ package builder
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/imagemode/imagemode/builder/request"
 	"github.com/imagemode/imagemode/registry"
 )
 
@@ -46,6 +48,39 @@ func TestAnImageLayoutTakesThePlaceOfTheRepository(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestARequestOfAWorkstationIsBuilt without what only a cluster knows.
+func TestARequestOfAWorkstationIsBuilt(t *testing.T) {
+	w := newWorkplace(t, "")
+	w.options.KeepCredentials = true
+	w.options.Output = "oci:" + filepath.Join(t.TempDir(), "image")
+	w.request.InputsHash, w.request.PushSpec = "", ""
+	raw, err := json.Marshal(w.request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(request.FileRequest, raw)
+	result, err := Build(context.Background(), w.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := registry.Named(w.options.Output, w.request.Name)
+	image, err := registry.Inspect(context.Background(), registry.Access{Architecture: "amd64"}, built)
+	if err != nil || image.Digest.String() != result.Digest {
+		t.Errorf("%s is %v, %v; want %s", built, image, err, result.Digest)
+	}
+	again, err := Build(context.Background(), w.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"inputs"}, reused(again)); diff != "" {
+		t.Error(diff)
+	}
+	planned, err := DryRun(context.Background(), w.options)
+	if err != nil || len(planned) != 1 || !planned[0].Reused {
+		t.Errorf("planned %v, %v; want the image that is there", planned, err)
 	}
 }
 

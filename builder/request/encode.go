@@ -3,6 +3,8 @@ package request
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +37,54 @@ func Encode(r *Request) ([]byte, error) {
 // Decode reads a Request written by Encode, or the same JSON unpacked, as a
 // person writes it on a workstation. It is validated again.
 func Decode(source io.Reader) (*Request, error) {
+	r, err := read(source)
+	if err == nil {
+		err = r.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// DecodeLocal reads a Request whose image no cluster takes, as Decode does, and
+// fills in what only a cluster could know: an inputsHash that is left out is made
+// of the rest. Where isPushed is false, the image goes to no repository, and
+// pushSpec may stay empty.
+func DecodeLocal(source io.Reader, isPushed bool) (*Request, error) {
+	r, err := read(source)
+	if err != nil {
+		return nil, err
+	}
+	if r.InputsHash == "" {
+		if r.InputsHash, err = r.localHash(); err != nil {
+			return nil, err
+		}
+	}
+	validate := r.Validate
+	if !isPushed && r.PushSpec == "" {
+		validate = r.validateInputs
+	}
+	if err := validate(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// localHash is the same for the same inputs, whatever the image is called.
+func (r *Request) localHash() (string, error) {
+	inputs := *r
+	inputs.Name, inputs.PushSpec = "", ""
+	encoded, err := json.Marshal(inputs)
+	if err != nil {
+		return "", fmt.Errorf("the build request's inputsHash: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// read decodes a Request, and does not validate it.
+func read(source io.Reader) (*Request, error) {
 	raw, err := readBounded(source, MaxRequestSize)
 	if err != nil {
 		return nil, fmt.Errorf("reading the build request: %w", err)
@@ -51,9 +101,6 @@ func Decode(source io.Reader) (*Request, error) {
 	var r Request
 	if err := decoder.Decode(&r); err != nil {
 		return nil, fmt.Errorf("decoding the build request: %w", err)
-	}
-	if err := r.Validate(); err != nil {
-		return nil, err
 	}
 	return &r, nil
 }

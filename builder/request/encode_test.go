@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"extensions by tag":          {change(func(r *Request) { r.ExtensionsImage = "registry.example.com/e:1" }), "extensionsImage"},
 		"an agent by tag":            {change(func(r *Request) { r.AgentImage = "registry.example.com/agent:1" }), "agentImage"},
 		"a push by digest":           {change(func(r *Request) { r.PushSpec = "registry.example.com/a@sha256:" + hex64 }), "pushSpec"},
+		"no push":                    {change(func(r *Request) { r.PushSpec = "" }), "pushSpec is missing"},
 		"a push without a tag":       {change(func(r *Request) { r.PushSpec = "registry.example.com/a" }), "pushSpec"},
 		"an unknown architecture":    {change(func(r *Request) { r.Architecture = "x86_64" }), "architecture"},
 		"a name that leaves its dir": {change(func(r *Request) { r.Name = "../a" }), "name"},
@@ -92,6 +94,97 @@ func TestDecodeRefuses(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestDecodeLocalFillsIn what only a cluster knows, and nothing else.
+func TestDecodeLocalFillsIn(t *testing.T) {
+	tests := map[string]struct {
+		edit     func(*Request)
+		isPushed bool
+		refused  string
+	}{
+		"no hash, for a layout":             {func(r *Request) { r.InputsHash = "" }, false, ""},
+		"no hash and no tag, for a layout":  {func(r *Request) { r.InputsHash, r.PushSpec = "", "" }, false, ""},
+		"no hash, for a look at a registry": {func(r *Request) { r.InputsHash = "" }, true, ""},
+		"no tag, for a look at a registry":  {func(r *Request) { r.PushSpec = "" }, true, "pushSpec"},
+		"a hash that is none":               {func(r *Request) { r.InputsHash = "abc" }, false, "inputsHash"},
+		"a tag that is none":                {func(r *Request) { r.PushSpec = "worker" }, false, "pushSpec"},
+		"no base":                           {func(r *Request) { r.BaseImage, r.PushSpec = "", "" }, false, "baseImage"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := valid()
+			test.edit(want)
+			raw, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := DecodeLocal(bytes.NewReader(raw), test.isPushed)
+			if test.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), test.refused) {
+					t.Errorf("got %v, want an error with %q", err, test.refused)
+				}
+				return
+			}
+			if err != nil || !isDigest("sha256:"+got.InputsHash) {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if _, err := Decode(bytes.NewReader(raw)); err == nil {
+				t.Error("a cluster's build takes it, too")
+			}
+			want.InputsHash = got.InputsHash
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAHashThatIsFilledInIsThatOfTheInputs(t *testing.T) {
+	hash := func(edit func(*Request)) string {
+		t.Helper()
+		r := valid()
+		r.InputsHash = ""
+		edit(r)
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := DecodeLocal(bytes.NewReader(raw), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return read.InputsHash
+	}
+	same := hash(func(*Request) {})
+	if got := hash(func(r *Request) { r.Name, r.PushSpec = "other", "" }); got != same {
+		t.Errorf("another name: %s and %s", got, same)
+	}
+	for name, edit := range map[string]func(*Request){
+		"text":    func(r *Request) { r.Containerfile += "RUN true\n" },
+		"config":  func(r *Request) { r.Ignition = json.RawMessage(`{"ignition":{"version":"3.5.0"}}`) },
+		"rebuild": func(r *Request) { r.Rebuild = 1 },
+	} {
+		if got := hash(edit); got == same {
+			t.Errorf("another %s has the same hash", name)
+		}
+	}
+}
+
+// TestTheSampleIsRead: it is what the README tells to start from.
+func TestTheSampleIsRead(t *testing.T) {
+	sample, err := os.Open("../../config/samples/build-request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sample.Close()
+	got, err := DecodeLocal(sample, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Ignition) == 0 || got.Containerfile == "" {
+		t.Errorf("it shows no config or no text: %+v", got)
 	}
 }
 

@@ -15,7 +15,8 @@ type Request struct {
 	// Name is the MachineOSBuild's name; the image is pushed under it as a tag.
 	Name string `json:"name"`
 	// InputsHash is the image inputs hash, 64 hex; it becomes the image's
-	// revision label and the tag inputs-<hash>.
+	// revision label and the tag inputs-<hash>. For an image that no cluster takes
+	// it may be left out, see DecodeLocal.
 	InputsHash string `json:"inputsHash"`
 	// BaseImage is the OS image to build on, by digest.
 	BaseImage string `json:"baseImage"`

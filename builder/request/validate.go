@@ -24,12 +24,16 @@ var (
 // reference or a path. It is called by Encode and by Decode: the builder does
 // not rely on who wrote the file.
 func (r *Request) Validate() error {
+	return errors.Join(r.validateInputs(), validateTagged("pushSpec", r.PushSpec))
+}
+
+// validateInputs checks all but where the image is pushed to.
+func (r *Request) validateInputs() error {
 	return errors.Join(
 		r.validateNames(),
 		validateByDigest("baseImage", r.BaseImage, true),
 		validateByDigest("extensionsImage", r.ExtensionsImage, false),
 		validateByDigest("agentImage", r.AgentImage, false),
-		validateTagged("pushSpec", r.PushSpec),
 		r.validateKernelArguments(),
 	)
 }
@@ -91,6 +95,9 @@ func CheckByDigest(image string) error {
 }
 
 func validateTagged(field, image string) error {
+	if image == "" {
+		return fmt.Errorf("build request: %s is missing, host[:port]/repository:tag", field)
+	}
 	named, err := reference.ParseNamed(image)
 	if err != nil {
 		return fmt.Errorf("build request: %s %q: %w", field, image, err)

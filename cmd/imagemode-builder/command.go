@@ -54,7 +54,17 @@ HTTP_PROXY, HTTPS_PROXY and NO_PROXY; mirrors and signature policy are those tha
 the MachineConfig of the request gives to the nodes.
 
 On a workstation, --request names the file itself; credentials are then those of
-"podman login" or "docker login".
+"podman login" or "docker login". A request to start from, for --dry-run and
+--output (what is pushed needs inputsHash, too; config/samples/build-request.json
+has a file and a package):
+  {
+    "name": "worker-1", "architecture": "amd64",
+    "baseImage": "registry.example.com/os/base@sha256:<64 hex>",
+    "ignition": {"ignition": {"version": "3.4.0"}},
+    "containerfile": "FROM configs AS final\nRUN echo hello >/etc/motd\n",
+    "pushSpec": "registry.example.com/os/worker:worker-1"
+  }
+With --output, pushSpec may be left out, too.
 
 Exit status: 0 the image is pushed; 1 it is not, and the result says why; 3 nor
 would it be the next time: credentials or MachineConfig have to be mended first.`,
@@ -63,6 +73,9 @@ would it be the next time: credentials or MachineConfig have to be mended first.
   imagemode-builder build --request request.json --output oci:/var/tmp/image`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.check(command.Flags()); err != nil {
+				return err
+			}
 			options.Out = command.OutOrStdout()
 			if options.Request != "" && !command.Flags().Changed("dir") {
 				options.Dir = ""

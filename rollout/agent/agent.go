@@ -185,6 +185,7 @@ func (a *Agent) start(ctx context.Context, in Inputs, arguments []string, timeou
 		if err := writeAuthFile(a.host, in.Secret); err != nil {
 			return fmt.Errorf("registry credentials could not be brought to the host: %w", err)
 		}
+		a.memory.triedSecret = in.Secret.hash()
 	}
 	log.FromContext(ctx).Info("starting bootc on the host", "arguments", arguments[1:])
 	return a.host.Start(ctx, unitBootc, arguments, timeout)

@@ -241,17 +241,28 @@ func whenBackingOff(in Inputs) *Decision {
 	}
 	last := lastAttempt(in)
 	due := last.Time.Add(retryAfter(in.Node, last.Failures))
+	again := max(due.Sub(in.Now), time.Second)
+	if last.Class == v1alpha1.FailureAuthentication {
+		if decision := waitForSecret(in); decision != nil {
+			return decision // it is looked for often, and ends the wait
+		}
+		again = min(again, recheckInterval) // nobody tells of a change of the node's own
+	}
 	return &Decision{
-		Action: Report, Reason: string(last.Class), Again: max(due.Sub(in.Now), time.Second),
+		Action: Report, Reason: string(last.Class), Again: again,
 		Message: fmt.Sprintf("%s; failed %d times, next try at %s: %s", cause(last), last.Failures, due.UTC().Format(time.RFC3339), adviceOf[last.Class]),
 	}
 }
 
 // mayRetry says whether the wait after the last failure is over. A clock that
 // was set back ends it, too: an hour in the future is no reason to wait an hour.
+// And so does another pull secret, where the registry refused the one before.
 func mayRetry(in Inputs) bool {
 	last := lastAttempt(in)
 	if last == nil || last.Class == "" {
+		return true
+	}
+	if last.Class == v1alpha1.FailureAuthentication && hasSecret(in) && in.Secret.hash() != in.TriedSecret {
 		return true
 	}
 	since := in.Now.Sub(last.Time.Time)

@@ -71,6 +71,20 @@ func attempt(class v1alpha1.FailureClass, failures int32, permanent bool, ago ti
 	}
 }
 
+// refused is a node in a long wait after credentials that a registry refused.
+func refused(in *Inputs) { attempt(v1alpha1.FailureAuthentication, 9, false, time.Second)(in) }
+
+// secret is a pull secret that is there as it was meant, after a command that was
+// started with the other.
+func secret(content, tried string) func(*Inputs) {
+	return func(in *Inputs) {
+		in.Secret, in.Spec.PullSecretHash = Secret(content), Secret(content).hash()
+		if tried != "" {
+			in.TriedSecret = Secret(tried).hash()
+		}
+	}
+}
+
 func intent(bootID string, rebooting bool, ago time.Duration) func(*Inputs) {
 	return func(in *Inputs) {
 		in.Intent = &Intent{Image: imageB.String(), BootID: bootID, Rebooting: rebooting, Time: now.Add(-ago)}
@@ -117,13 +131,24 @@ func TestDecide(t *testing.T) {
 		"the node's own pull secret counts for any": {inputs(v1alpha1.PhaseStaged, func(in *Inputs) {
 			in.Spec.PullSecretHash, in.Secret, in.IsSecretOwn = Secret("x").hash(), Secret("y"), true
 		}), Stage, ReasonStaging},
-		"the node's own pull secret is not there":             {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.IsSecretOwn = Secret("x").hash(), true }), Report, ReasonWaitingForSecret},
-		"a reboot that somebody on the host holds back waits": {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Inhibitor = "backup (process 7): a copy runs" }), Report, ReasonInhibited},
-		"booting does not wait for a pull secret":             {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
-		"a reboot under way is asked for again":               {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
-		"a reboot under way cannot be taken back":             {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
-		"a reboot that never came is given up":                {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
-		"the intent alone does not reboot":                    {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
+		"the node's own pull secret is not there":              {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash, in.IsSecretOwn = Secret("x").hash(), true }), Report, ReasonWaitingForSecret},
+		"credentials that were refused wait":                   {inputs(v1alpha1.PhaseStaged, refused, secret("x", "x")), Report, "Authentication"},
+		"credentials that were refused, and no others, wait":   {inputs(v1alpha1.PhaseStaged, refused), Report, "Authentication"},
+		"another pull secret than the refused one ends a wait": {inputs(v1alpha1.PhaseStaged, refused, secret("y", "x")), Stage, ReasonStaging},
+		"a first pull secret after a refusal ends a wait":      {inputs(v1alpha1.PhaseStaged, refused, secret("y", "")), Stage, ReasonStaging},
+		"another own pull secret of the node ends a wait": {inputs(v1alpha1.PhaseStaged, refused, secret("y", "x"), func(in *Inputs) {
+			in.Spec.PullSecretHash, in.IsSecretOwn = "", true
+		}), Stage, ReasonStaging},
+		"another pull secret that has not arrived is waited for": {inputs(v1alpha1.PhaseStaged, refused, secret("x", "x"), func(in *Inputs) {
+			in.Spec.PullSecretHash = Secret("y").hash()
+		}), Report, ReasonWaitingForSecret},
+		"another pull secret does not help a registry that is away": {inputs(v1alpha1.PhaseStaged, attempt("Registry", 9, false, time.Second), secret("y", "x")), Report, "Registry"},
+		"a reboot that somebody on the host holds back waits":       {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Inhibitor = "backup (process 7): a copy runs" }), Report, ReasonInhibited},
+		"booting does not wait for a pull secret":                   {inputs(v1alpha1.PhaseBooted, staged(imageB, true), func(in *Inputs) { in.Spec.PullSecretHash = "00" }), Unlock, ReasonUnlocking},
+		"a reboot under way is asked for again":                     {inputs(v1alpha1.PhaseBooted, staged(imageB, false), intent("boot-1", true, time.Minute)), Reboot, ReasonRebooting},
+		"a reboot under way cannot be taken back":                   {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Minute)), Report, ReasonRebooting},
+		"a reboot that never came is given up":                      {inputs(v1alpha1.PhaseStaged, staged(imageB, false), intent("boot-1", true, time.Hour)), Lock, ReasonLocking},
+		"the intent alone does not reboot":                          {inputs(v1alpha1.PhaseBooted, staged(imageB, true), intent("boot-1", false, time.Minute)), Unlock, ReasonUnlocking},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

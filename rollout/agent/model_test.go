@@ -77,7 +77,7 @@ func TestModel(t *testing.T) {
 				order(rapid.SampledFrom(images).Draw(rt, "image"), phase, rapid.SampledFrom([]string{"", "x"}).Draw(rt, "token"))
 			},
 			"registry fails": func(rt *rapid.T) {
-				b.machine.fails["stage"] = []string{rapid.SampledFrom([]string{"connection refused", "Target image does not have ostree.bootable label"}).Draw(rt, "text")}
+				b.machine.fails["stage"] = []string{rapid.SampledFrom([]string{"connection refused", "unauthorized: authentication required", "Target image does not have ostree.bootable label"}).Draw(rt, "text")}
 			},
 			"unlock fails":   func(*rapid.T) { b.machine.fails["unlock"] = []string{"i/o timeout"} },
 			"finalize fails": func(*rapid.T) { b.machine.finalizeFails = true },

@@ -51,6 +51,9 @@ type Inputs struct {
 	// IsSecretOwn: it is the node's own, of whatever content.
 	Secret      Secret
 	IsSecretOwn bool
+	// TriedSecret is the hash of the pull secret that the last command was started
+	// with; empty: with none that is known. Read while Secret may be used.
+	TriedSecret string
 }
 
 // memory is what is kept between passes. Nothing in it is the only copy, but
@@ -61,6 +64,9 @@ type memory struct {
 	features *bootc.Features
 	attempt  *v1alpha1.Attempt
 	failed   []v1alpha1.Attempt
+	// triedSecret is the hash of the pull secret that a command of this process was
+	// started with last; empty: of none.
+	triedSecret string
 	// liveHash is that of the live content that was applied in this process.
 	liveHash string
 	// survey is from surveyed on; hasCorrected: files were put right in it.
@@ -125,7 +131,26 @@ func (a *Agent) readSecret(in *Inputs) (err error) {
 	case in.Spec.PullSecretHash != "":
 		in.Secret, err = readPullSecret(a.options.PullSecretDir, in.Spec.Rollout)
 	}
+	if err == nil && hasSecret(*in) {
+		in.TriedSecret = a.readTriedSecret()
+	}
 	return err
+}
+
+// readTriedSecret: an agent that was started anew finds on the host what the one
+// before it had brought there. From its own first command on it does not look any
+// more: were another program to write that file again and again, each pass would
+// hold the pull secret to be a new one, and the registry would get no rest.
+// A file that cannot be read is none: the next command writes it anew.
+func (a *Agent) readTriedSecret() string {
+	if a.memory.triedSecret != "" {
+		return a.memory.triedSecret
+	}
+	present, err := a.host.ReadFile(authFilePath)
+	if err != nil {
+		return ""
+	}
+	return Secret(present).hash()
 }
 
 // recall forgets what does not outlive a boot, and takes the attempts from the
