@@ -30,7 +30,7 @@ import (
 
 // patience is how long a test waits for the controllers. They are done within
 // milliseconds; the machine may be busy.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // cluster is an API server with the controllers of this package and of the
 // streams. The test plays the build half and the nodes.

@@ -42,7 +42,7 @@ const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef01234567
 
 // patience is how long a test waits for the controller. It is done within
 // milliseconds; the machine may be busy.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 func start(t *testing.T) client.Client {
 	t.Helper()

@@ -41,7 +41,7 @@ func (w *world) aPool(name string, first, nodes int, options ...func(*mcfgv1.Mac
 // the last one yet, until its rollout has the image.
 func (w *world) build(name string) {
 	w.Helper()
-	w.eventually(name+" has an image", time.Minute, func() (bool, error) {
+	w.eventually(name+" has an image", 3*time.Minute, func() (bool, error) {
 		pool, rollout := &mcfgv1.MachineConfigPool{}, &v1alpha1.ImageRollout{}
 		if err := w.Get(w.ctx, client.ObjectKey{Name: name}, pool); err != nil || pool.Spec.Configuration.Name == "" {
 			return false, err
@@ -55,7 +55,7 @@ func (w *world) build(name string) {
 
 func (w *world) updated(name string) {
 	w.Helper()
-	w.eventually(name+" is Updated", time.Minute, func() (bool, error) {
+	w.eventually(name+" is Updated", 3*time.Minute, func() (bool, error) {
 		pool := &mcfgv1.MachineConfigPool{}
 		err := w.Get(w.ctx, client.ObjectKey{Name: name}, pool)
 		return err == nil && isPool(pool, mcfgv1.MachineConfigPoolUpdated) && pool.Status.ObservedGeneration == pool.Generation, err
@@ -72,7 +72,7 @@ func (w *world) change(name, text string) {
 	w.must(w.Get(w.ctx, client.ObjectKey{Name: "60-" + name}, config))
 	config.Spec.Config.Raw = builders.MachineConfig("x", name, builders.File("/etc/pool", text)).Spec.Config.Raw
 	w.must(w.Update(w.ctx, config))
-	w.eventually("rendered", time.Minute, func() (bool, error) {
+	w.eventually("rendered", 3*time.Minute, func() (bool, error) {
 		err := w.Get(w.ctx, client.ObjectKey{Name: name}, pool)
 		return pool.Spec.Configuration.Name != before, err
 	})
@@ -129,14 +129,14 @@ func TestWritesOfAnUpdate(t *testing.T) {
 	w.playMachines()
 	w.createAll(builders.MachineConfigPool("worker"))
 	w.aPool("infra", 0, nodes, func(pool *mcfgv1.MachineConfigPool) { pool.Spec.MaxUnavailable = new(intstr.FromString("20%")) })
-	w.settle(3*time.Second, time.Minute)
+	w.settle(3*time.Second, 3*time.Minute)
 
 	looks := w.watchForTears(nodes)
 	begin := time.Now()
 	w.change("infra", "second\n")
 	w.build("infra")
 	w.updated("infra")
-	w.settle(3*time.Second, time.Minute)
+	w.settle(3*time.Second, 3*time.Minute)
 	t.Logf("%d looks at config and image of the nodes", looks())
 
 	entries, agents := w.writes.since(begin), w.agentWrites.since(begin)
@@ -172,7 +172,7 @@ func TestANodeMovesDuringItsUpdate(t *testing.T) {
 		w.must(w.Get(w.ctx, client.ObjectKey{Name: name}, found))
 		return found
 	}
-	w.eventually("the node is to boot", time.Minute, func() (bool, error) {
+	w.eventually("the node is to boot", 3*time.Minute, func() (bool, error) {
 		slots := rollout("infra").Status.Slots
 		return len(slots) == 1 && slots[0].Phase == v1alpha1.SlotBooting, nil
 	})
@@ -184,7 +184,7 @@ func TestANodeMovesDuringItsUpdate(t *testing.T) {
 	node.Labels[builders.NodeRolePrefix+"gpu"] = ""
 	w.must(w.Patch(w.ctx, node, client.MergeFrom(before)))
 	pool := &mcfgv1.MachineConfigPool{}
-	w.eventually("gpu counts it", time.Minute, func() (bool, error) {
+	w.eventually("gpu counts it", 3*time.Minute, func() (bool, error) {
 		err := w.Get(w.ctx, client.ObjectKey{Name: "gpu"}, pool)
 		return pool.Status.MachineCount == 2, err
 	})
@@ -205,7 +205,7 @@ func TestANodeMovesDuringItsUpdate(t *testing.T) {
 	first := rollout("infra").Spec.Image
 	var seen []string
 	played.hold(moved, false)
-	w.eventually("the node runs the image of gpu", 2*time.Minute, func() (bool, error) {
+	w.eventually("the node runs the image of gpu", 3*time.Minute, func() (bool, error) {
 		if now := booted(); now != "" && (len(seen) == 0 || seen[len(seen)-1] != now) {
 			seen = append(seen, now)
 		}
