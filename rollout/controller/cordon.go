@@ -81,7 +81,8 @@ func (r *Reconciler) putCordon(ctx context.Context, rollout string, node *corev1
 	return nil
 }
 
-// uncordon takes away our cordon, and only ours. The cached node, if there is
+// uncordon takes away our cordon, and only ours, with what keeps the node from
+// autoscalers. The cached node, if there is
 // one, follows: the same pass may give the next slot.
 func (r *Reconciler) uncordon(ctx context.Context, slot v1alpha1.Slot, cached *Node) error {
 	if cached != nil && isCordonedByUs(cached.Node) {

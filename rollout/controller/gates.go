@@ -70,14 +70,6 @@ func wrongField(gate v1alpha1.Gate) (field, problem string) {
 // reasonInvalidGate is that of a rollout with a gate that is not valid.
 const reasonInvalidGate = "InvalidGate"
 
-// holdForGates keeps nodes from a reboot after which they would be taken for ill.
-func holdForGates(s *Scope) Hold {
-	if problem := gateProblem(s.Rollout.Spec.Gates); problem != "" && s.target() != "" {
-		return Hold{reasonInvalidGate, problem}
-	}
-	return Hold{}
-}
-
 func unmetCondition(gate v1alpha1.NodeConditionGate, node *Node) string {
 	want := gate.Status
 	if want == "" {

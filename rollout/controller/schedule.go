@@ -55,9 +55,7 @@ var holdRules = []hold{
 		}
 		return Hold{}
 	}},
-	// Nobody could tell whether a node does well on the image.
-	{"gates", holdForGates},
-	// Other mistakes are told at once, and not when a pause or a window ends.
+	// Mistakes are told at once, and not when a pause or a window ends.
 	{"mistakes", holdForMistakes},
 	// Pause gates new slots only: a node on its way finishes.
 	{"paused", func(s *Scope) Hold {
@@ -85,10 +83,14 @@ var holdRules = []hold{
 
 // holdForMistakes names the first field that makes no sense, though the API takes it.
 func holdForMistakes(s *Scope) Hold {
+	if s.target() == "" {
+		return Hold{}
+	}
+	if problem := gateProblem(s.Rollout.Spec.Gates); problem != "" {
+		return Hold{reasonInvalidGate, problem} // nobody could tell whether a node does well on the image
+	}
 	windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
 	switch {
-	case s.target() == "":
-		return Hold{}
 	case err != nil:
 		return Hold{"InvalidWindow", err.Error()}
 	case !windows.isOpen && windows.next.IsZero():
