@@ -14,7 +14,7 @@ import (
 
 // maxGrants is how many slots one pass gives: those that are to come next wait
 // for less long than it would take to carry out hundreds at once.
-const maxGrants = 15
+const maxGrants = 8
 
 // grant gives slots on what the cache shows; before one is given it looks past
 // the cache: at all nodes that are cordoned, unless the cache is known to be new,

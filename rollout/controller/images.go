@@ -58,9 +58,9 @@ const (
 	maxOthers = 100
 	// maxOthersBeside is how many, and minOthersBeside how many at least, while
 	// nodes are out of service: after othersTime no more than that.
-	maxOthersBeside = 25
-	minOthersBeside = 5
-	othersTime      = 100 * time.Millisecond
+	maxOthersBeside = 12
+	minOthersBeside = 3
+	othersTime      = 60 * time.Millisecond
 )
 
 // inTurn are the nodes whose NodeImages this pass writes, and how many of them
