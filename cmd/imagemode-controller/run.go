@@ -254,6 +254,8 @@ func cacheOptions(namespace string) (cache.Options, error) {
 			&corev1.ConfigMap{}: {Namespaces: all},
 			&batchv1.Job{}:      {Namespaces: builds},
 			&corev1.Pod{}:       {Namespaces: builds},
+
+			&imagemodev1alpha1.NodeImage{}: {Transform: rollout.KeepWriteTimes},
 		},
 	}, nil
 }

@@ -317,7 +317,7 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		}
 	}
 	for _, node := range scope.selected() {
-		if due := firstReport(node); due.After(scope.Now) {
+		if due := silenceOf(scope, node).due; due.After(scope.Now) {
 			look(due.Sub(scope.Now))
 		}
 	}

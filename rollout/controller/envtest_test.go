@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +54,11 @@ func TestCrashesOnARealAPIServer(t *testing.T) {
 		defer c.remove(t)
 		nodeImagesComeBack(t, c)
 	})
+	t.Run("an agent that does not answer is named", func(t *testing.T) {
+		c := newClusterOn(t, 2, server)
+		defer c.remove(t)
+		anAgentIsSilent(t, c)
+	})
 	t.Run("a rollout is deleted while a node is away", func(t *testing.T) {
 		c := newClusterOn(t, 2, server)
 		c.blocked["pod-worker-1"], c.blocked["pod-worker-2"] = true, true
@@ -77,5 +85,38 @@ func (c *cluster) remove(t *testing.T) {
 			t.Errorf("%s is cordoned, or keeps its NodeImage", name)
 		}
 		c.removeNode(name)
+	}
+}
+
+// anAgentIsSilent: the times that the API server keeps of who wrote a NodeImage say
+// since when an agent does not answer.
+func anAgentIsSilent(t *testing.T, c *cluster) {
+	t.Helper()
+	c.now = time.Now()
+	c.to(imageB)
+	c.settle()
+	c.now = time.Now() // the API server's, which has not waited
+	c.to(imageD)
+	c.reconcile()
+	told := c.now
+	c.act("worker-2") // and worker-1 does nothing
+	for _, test := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "AsExpected"}, {answerAfter + 2*time.Second, "AgentSilent"}} {
+		c.now = told.Add(test.after)
+		c.reconcile()
+		got := meta.FindStatusCondition(c.rollout().Status.Conditions, v1alpha1.ConditionDegraded)
+		if got == nil || got.Reason != test.want {
+			t.Fatalf("after %s: Degraded is %+v, want %s", test.after, got, test.want)
+		}
+		if test.want == "AgentSilent" && (!strings.Contains(got.Message, "worker-1 since") || strings.Contains(got.Message, "worker-2")) {
+			t.Errorf("%q does not name worker-1 alone", got.Message)
+		}
+	}
+	c.act("worker-1")
+	c.reconcile()
+	if got := meta.FindStatusCondition(c.rollout().Status.Conditions, v1alpha1.ConditionDegraded); got.Reason == "AgentSilent" {
+		t.Errorf("after its answer: %s", got.Message)
 	}
 }

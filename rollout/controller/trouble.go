@@ -3,7 +3,6 @@ package controller
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,28 +101,6 @@ func conflicts(scope *Scope, _ []v1alpha1.Slot) string {
 	for _, node := range scope.Nodes {
 		if node.IsSelected && node.Claimant != "" {
 			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
-		}
-	}
-	return list(names)
-}
-
-// silentAfter is how long an agent may take for its first report.
-const silentAfter = time.Minute
-
-// firstReport is when the agent of a node has to have reported for the first time;
-// zero: it has, or cannot, or its node is down.
-func firstReport(node *Node) time.Time {
-	if node.Image == nil || node.Image.CreationTimestamp.IsZero() || node.Image.Status.ObservedGeneration > 0 || !node.isReady() {
-		return time.Time{}
-	}
-	return node.Image.CreationTimestamp.Add(silentAfter)
-}
-
-func silentAgents(scope *Scope, _ []v1alpha1.Slot) string {
-	var names []string
-	for _, node := range scope.selected() {
-		if due := firstReport(node); !due.IsZero() && !scope.Now.Before(due) {
-			names = append(names, aboutNode(node.Name, node.Image.CreationTimestamp.Time, "no agent has reported on it"))
 		}
 	}
 	return list(names)

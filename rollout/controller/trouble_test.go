@@ -52,12 +52,10 @@ func stuck() map[string]struct {
 		"DrainBlocked":      {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
 		"DrainSkipped":      {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
 		"NodeConflict":      {newScope([]Node{newNode(1, claimed)}), []string{"worker-1", "ImageRollout other"}},
-		"AgentSilent": {newScope([]Node{newNode(1, func(n *Node) {
-			n.Image.CreationTimestamp, n.Image.Status = metav1.NewTime(start.Add(-silentAfter)), v1alpha1.NodeImageStatus{}
-		})}), []string{"worker-1", "no agent"}},
-		"StagingFailing":   {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
-		"NotManageable":    {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
-		"RollbackNotReady": {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
+		"AgentSilent":       {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
+		"StagingFailing":    {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
+		"NotManageable":     {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
+		"RollbackNotReady":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
 		}), []string{"spec.live", "bytes"}},

@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+const (
+	// silentAfter is how long an agent may take for its first report.
+	silentAfter = time.Minute
+	// answerAfter is how long one may take to say what it does about a new order: it
+	// does not tell of steps that last no more than a minute.
+	answerAfter = 2 * time.Minute
+	// downloadedAfter is how long one may be silent while it downloads: it ends a
+	// download that lasts 30 minutes.
+	downloadedAfter = 35 * time.Minute
+)
+
+// agentManager is the field manager of the agents.
+const agentManager = "imagemode-agent"
+
+// reasonStaging is the agent's word for a download that runs.
+const reasonStaging = "Staging"
+
+// silence is what is missed of an agent.
+type silence struct {
+	since, due time.Time
+	what       string
+}
+
+// silenceOf is which report of the node's agent is still to come, and when it is
+// overdue; zero: none. Of a node that is down or in a slot, others tell. The times are
+// those that the API server keeps of who wrote, so that a controller that has just
+// started has them, too.
+func silenceOf(scope *Scope, node *Node) silence {
+	if node.Image == nil || !node.isReady() || scope.slot(node.Node) != nil {
+		return silence{}
+	}
+	status, spec := node.Image.Status, node.Image.Spec
+	switch {
+	case status.ObservedGeneration == 0:
+		return missed(node.Image.CreationTimestamp.Time, silentAfter, "no agent has reported on it")
+	case !isOwed(node):
+		return silence{}
+	case status.ObservedGeneration != node.Image.Generation:
+		return missed(writtenBy(node.Image, string(fieldOwner)), answerAfter, "its agent does not answer to what it was told then")
+	case spec.Phase == v1alpha1.PhaseStaged && node.reason(v1alpha1.ConditionStaged) == reasonStaging:
+		return missed(writtenBy(node.Image, agentManager), downloadedAfter, "its agent downloads the image and has not reported")
+	}
+	return silence{}
+}
+
+// isOwed says whether the agent has something to do: with nothing left it does not
+// report that it has seen a newer spec.
+func isOwed(node *Node) bool {
+	spec := node.Image.Spec
+	return spec.LiveHash != node.Image.Status.LiveHash || (spec.Phase != v1alpha1.PhaseIdle && !node.runs(spec.DesiredImage))
+}
+
+func missed(since time.Time, after time.Duration, what string) silence {
+	if since.IsZero() {
+		return silence{}
+	}
+	return silence{since, since.Add(after), what}
+}
+
+// isSilent says whether nothing is to be expected of the node's agent for now.
+func (s *Scope) isSilent(node *Node) bool {
+	missing := silenceOf(s, node)
+	return !missing.due.IsZero() && !s.Now.Before(missing.due)
+}
+
+func silentAgents(scope *Scope, _ []v1alpha1.Slot) string {
+	var names []string
+	for _, node := range scope.selected() {
+		if scope.isSilent(node) {
+			missing := silenceOf(scope, node)
+			names = append(names, aboutNode(node.Name, missing.since, missing.what))
+		}
+	}
+	return list(names)
+}
+
+// writtenBy is when the manager changed the object last, as the API server notes it;
+// zero: never.
+func writtenBy(object metav1.Object, manager string) time.Time {
+	var last time.Time
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == manager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// KeepWriteTimes is for a cache of NodeImages: of who wrote an object it keeps the
+// times, as silence is told by them, and drops the fields, which are a good part of
+// the object.
+func KeepWriteTimes(object any) (any, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return object, nil //nolint:nilerr // a tombstone: there is nothing to drop
+	}
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range accessor.GetManagedFields() {
+		kept = append(kept, metav1.ManagedFieldsEntry{Manager: entry.Manager, Time: entry.Time})
+	}
+	accessor.SetManagedFields(kept)
+	return object, nil
+}
