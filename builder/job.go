@@ -58,7 +58,7 @@ func newJob(options Options, out *progress) (*job, error) {
 		return nil, err
 	}
 	j := &job{request: r, out: out, storage: options.Storage}
-	err = errors.Join(j.check(), j.setTarget(options.Output))
+	err = errors.Join(j.check(), j.setTarget(options.Output, options.isDry))
 	if err == nil {
 		err = j.gather(options)
 	}
@@ -155,7 +155,7 @@ func ReadRequest(options Options) (*request.Request, error) {
 
 // setTarget says where the image goes: to the repository of the request, or to
 // an image layout, under the same tag.
-func (j *job) setTarget(output string) error {
+func (j *job) setTarget(output string, isDry bool) error {
 	if err := CheckOutput(output); err != nil {
 		return err
 	}
@@ -175,7 +175,10 @@ func (j *job) setTarget(output string) error {
 	}
 	var err error
 	j.repository, err = registry.Layout(strings.TrimPrefix(output, outputPrefix))
-	return err
+	if err != nil || isDry {
+		return err
+	}
+	return registry.MakeLayout(j.repository)
 }
 
 // outputPrefix begins an Output.

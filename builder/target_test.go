@@ -3,6 +3,9 @@ package builder
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -131,6 +134,20 @@ func TestDryRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestADryRunMakesNoLayout: it looks for earlier builds in one that may not be there.
+func TestADryRunMakesNoLayout(t *testing.T) {
+	w := newWorkplace(t, "FROM configs\nRUN [\"/bin/tool\"]\n")
+	directory := filepath.Join(t.TempDir(), "new")
+	w.options.Output = outputPrefix + filepath.Join(directory, "layout")
+	planned, _ := w.dryRun()
+	if len(planned) != 5 {
+		t.Errorf("planned %v", planned)
+	}
+	if _, err := os.Stat(directory); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there: %v", directory, err)
 	}
 }
 

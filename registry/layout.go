@@ -24,8 +24,8 @@ const layoutPrefix = "oci:"
 func IsLayout(repository string) bool { return strings.HasPrefix(repository, layoutPrefix) }
 
 // Layout gives the repository that an OCI image layout in a directory is. The
-// directory is made when it is missing. A path with a colon is an error: what is
-// behind one is an image's name.
+// directory need not be there to be read from. A path with a colon is an error: what
+// is behind one is an image's name.
 func Layout(directory string) (string, error) {
 	path, err := filepath.Abs(directory)
 	if err != nil {
@@ -34,10 +34,16 @@ func Layout(directory string) (string, error) {
 	if strings.Contains(path, ":") {
 		return "", fmt.Errorf("the image layout %s: a colon in the path would part it from an image's name", path)
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", fmt.Errorf("the image layout %s: %w", path, err)
-	}
 	return layoutPrefix + path, nil
+}
+
+// MakeLayout makes the directory of a layout that is to be written to, if it is missing.
+func MakeLayout(repository string) error {
+	path := strings.TrimPrefix(repository, layoutPrefix)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("the image layout %s: %w", path, err)
+	}
+	return nil
 }
 
 // Named gives the reference of a tag of a repository.
@@ -54,7 +60,11 @@ func layoutReference(image string) (types.ImageReference, error) {
 	if !found || name == "" {
 		return nil, fmt.Errorf("image reference %q: an image of a layout needs a name, oci:DIRECTORY:NAME", image)
 	}
-	return layout.NewReference(directory, name)
+	reference, err := layout.NewReference(directory, name)
+	if err != nil {
+		return nil, wrapOpen(image, err)
+	}
+	return reference, nil
 }
 
 // layoutOf gives oci:DIRECTORY of oci:DIRECTORY:NAME.

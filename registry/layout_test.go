@@ -17,6 +17,9 @@ func TestDeriveIntoALayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := registry.MakeLayout(layout); err != nil {
+		t.Fatal(err)
+	}
 	to := registry.Target{Repository: layout, Tags: []string{"one", "two"}}
 	change := registry.Change{Layers: []registry.NewLayer{layerOf("a")}, Labels: map[string]string{"a": "b", "containers.bootc": ""}}
 	derived, transfer, err := registry.Derive(context.Background(), registry.Source{Access: accessTo(server), Image: base}, to, change)
@@ -46,7 +49,7 @@ func TestDeriveIntoALayout(t *testing.T) {
 
 func TestWhatALayoutDoesNotHave(t *testing.T) {
 	empty := "oci:" + t.TempDir()
-	for _, ref := range []string{empty + ":a", empty + "/none:a"} {
+	for _, ref := range []string{empty + ":a", empty + "/none:a", empty + "/none/none:a"} {
 		if found, err := registry.Exists(context.Background(), registry.Access{}, ref); found != registry.Gone {
 			t.Errorf("%s: %s, %v", ref, found, err)
 		}

@@ -50,6 +50,7 @@ func TestFailures(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	part(t, "the workers run the base", f.testBase)
 	image := f.derive(t, delivered(t), slowBytes)
 	part(t, "while an image is downloaded", func(t *testing.T) { f.testDownloads(t, image) })
 	part(t, "power is cut after staging", func(t *testing.T) { f.testPowerCut(t, image) })
@@ -87,6 +88,16 @@ func (f *failures) apply(t *testing.T, image string, change func(*v1alpha1.Image
 		spec.Rollback.Deadline = &metav1.Duration{Duration: shortDeadline}
 		change(spec)
 	}))
+}
+
+// testBase: the images here have a layer more than it. A cluster that is older runs
+// another one, and would download all of its layers with the first of them.
+func (f *failures) testBase(t *testing.T) {
+	base, err := local.Base()
+	must(t, err)
+	f.apply(t, base, func(*v1alpha1.ImageRolloutSpec) {})
+	_, err = f.RolloutCondition(inTime(t), v1alpha1.ConditionProgressing, metav1.ConditionFalse, "Updated")
+	must(t, err)
 }
 
 // testDownloads: on one worker the agent is killed in the middle of a download, on

@@ -33,7 +33,11 @@ const derivedRepository = Registry + "/os/by-hand"
 // can compress: the files, by path, and a file of random bytes in /usr/share. No
 // two calls give the same image. It returns the image by digest.
 func Derive(ctx context.Context, files map[string]string, randomBytes int64) (string, error) {
-	base, err := baseImage()
+	base, err := Base()
+	if err != nil {
+		return "", err
+	}
+	reference, err := name.NewDigest(base)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +45,7 @@ func Derive(ctx context.Context, files map[string]string, randomBytes int64) (st
 	if err != nil {
 		return "", err
 	}
-	image, err := remote.Image(base, options...)
+	image, err := remote.Image(reference, options...)
 	if err != nil {
 		return "", fmt.Errorf("OS image %s: %w", base, err)
 	}
@@ -100,23 +104,23 @@ func randomLayer(files map[string]string, randomBytes int64) (v1.Layer, error) {
 	return static.NewLayer(content.Bytes(), types.OCIUncompressedLayer), nil
 }
 
-// baseImage is the OS image of the first stream by name.
-func baseImage() (name.Digest, error) {
+// Base is the OS image of the first stream by name, by digest.
+func Base() (string, error) {
 	streams, err := Streams()
 	if err != nil {
-		return name.Digest{}, err
+		return "", err
 	}
 	names := slices.Sorted(maps.Keys(streams))
 	if len(names) == 0 {
-		return name.Digest{}, fmt.Errorf("%s names no OS image", streamsFile)
+		return "", fmt.Errorf("%s names no OS image", streamsFile)
 	}
 	var stream struct {
 		OSImage string `json:"osImage"`
 	}
 	if err := yaml.Unmarshal([]byte(streams[names[0]]), &stream); err != nil {
-		return name.Digest{}, err
+		return "", err
 	}
-	return name.NewDigest(stream.OSImage)
+	return stream.OSImage, nil
 }
 
 // registryOptions reach the registry as the user who may push.
