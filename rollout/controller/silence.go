@@ -55,10 +55,11 @@ func silenceOf(scope *Scope, node *Node) silence {
 }
 
 // isOwed says whether the agent has something to do: with nothing left it does not
-// report that it has seen a newer spec.
+// report that it has seen a newer spec, nor with live content that it has failed with.
 func isOwed(node *Node) bool {
 	spec := node.Image.Spec
-	return spec.LiveHash != node.Image.Status.LiveHash || (spec.Phase != v1alpha1.PhaseIdle && !node.runs(spec.DesiredImage))
+	isLive := spec.LiveHash != node.Image.Status.LiveHash && !meta.IsStatusConditionTrue(node.Image.Status.Conditions, v1alpha1.ConditionLiveFailed)
+	return isLive || (spec.Phase != v1alpha1.PhaseIdle && !node.runs(spec.DesiredImage))
 }
 
 func missed(since time.Time, after time.Duration, what string) silence {

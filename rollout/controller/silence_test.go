@@ -36,6 +36,7 @@ func downloads(n *Node) {
 
 func TestWhenAnAgentIsSilent(t *testing.T) {
 	otherLive := func(n *Node) { n.Image.Spec.LiveHash = "new" }
+	failedLive := reports(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue, "user a does not exist")
 	idle := func(n *Node) { n.Image.Spec.Phase = v1alpha1.PhaseIdle }
 	tests := map[string]struct {
 		node Node
@@ -51,6 +52,7 @@ func TestWhenAnAgentIsSilent(t *testing.T) {
 		"who wrote when is not known":       {node: newNode(1, notStaged, toldMore)},
 		"the node runs the image already":   {node: newNode(1, updated, toldMore, writtenAt(time.Hour, 0))},
 		"it has not seen new live content":  {node: newNode(1, updated, toldMore, otherLive, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
+		"it has failed with live content":   {node: newNode(1, updated, toldMore, otherLive, failedLive, writtenAt(time.Hour, 0))},
 		"it has nothing to do":              {node: newNode(1, idle, toldMore, writtenAt(time.Hour, 0))},
 		"it downloads":                      {node: newNode(1, downloads, writtenAt(0, time.Hour)), since: time.Hour, due: time.Hour + downloadedAfter},
 		"it is told of another image since": {node: newNode(1, downloads, toldMore, writtenAt(2*time.Hour, time.Hour)), since: 2 * time.Hour, due: 2*time.Hour + answerAfter},
