@@ -320,6 +320,9 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		if due := silenceOf(scope, node).due; due.After(scope.Now) {
 			look(due.Sub(scope.Now))
 		}
+		if due := heldUpDue(scope, node); due.After(scope.Now) {
+			look(due.Sub(scope.Now))
+		}
 	}
 	if day := nextPausedDay(scope); day > 0 {
 		look(day)

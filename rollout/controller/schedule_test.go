@@ -64,6 +64,17 @@ func rebooted(n *Node)  { n.Status.NodeInfo.BootID = "boot-2" }
 func installedWith(image string) func(*Node) {
 	return func(n *Node) { n.Image.Status.Booted.Image = image }
 }
+func unmanageable(n *Node) {
+	reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered")(n)
+}
+
+// heldUpBy is a node whose agent reports since the start that it waits.
+func heldUpBy(reason, message string) func(*Node) {
+	return func(n *Node) {
+		reports(v1alpha1.ConditionBooted, metav1.ConditionFalse, message)(n)
+		n.Image.Status.Conditions[len(n.Image.Status.Conditions)-1].Reason = reason
+	}
+}
 func unselected(n *Node) { n.IsSelected = false }
 func claimed(n *Node)    { n.Claimant = "other" }
 func updated(n *Node) {
@@ -132,6 +143,8 @@ func TestWhoGetsASlot(t *testing.T) {
 		"not a node without a NodeImage":                  {newScope([]Node{newNode(1, noImage), newNode(2)}), "2", ""},
 		"not a node whose report is from before a reboot": {newScope([]Node{newNode(1, rebooted), newNode(2)}), "2", ""},
 		"not a node that could not go back":               {newScope([]Node{newNode(1, runsOther), newNode(2)}), "2", ""},
+		"not a node that bootc cannot update":             {newScope([]Node{newNode(1, unmanageable), newNode(2)}), "2", ""},
+		"not a node whose bootc does not answer":          {newScope([]Node{newNode(1, heldUpBy(reasonBusy, "")), newNode(2)}), "2", ""},
 		"not a node that runs the image":                  {newScope([]Node{newNode(1, updated), newNode(2)}), "2", ""},
 		"not a node of another rollout":                   {newScope([]Node{newNode(1, claimed), newNode(2)}), "2", ""},
 		"not a node that is no longer selected":           {newScope([]Node{newNode(1, unselected), newNode(2)}), "2", ""},
@@ -217,7 +230,7 @@ func TestWhatNodesAreTold(t *testing.T) {
 }
 
 func TestStagingIsBounded(t *testing.T) {
-	nodes := []Node{newNode(1, noImage), newNode(2, noImage), newNode(3, notStaged), newNode(4), newNode(5, notStaged, notReady), newNode(6, notStaged, failedOnB)}
+	nodes := []Node{newNode(1, noImage), newNode(2, noImage), newNode(3, notStaged), newNode(4), newNode(5, notStaged, notReady), newNode(6, notStaged, failedOnB), newNode(7, notStaged, unmanageable)}
 	scope := newScope(nodes, func(s *Scope) { s.Rollout.Spec.MaxConcurrentStaging = 2 })
 	images := assign(scope).Images
 	staging := 0
@@ -227,7 +240,7 @@ func TestStagingIsBounded(t *testing.T) {
 		}
 	}
 	if staging != 1 {
-		t.Errorf("%d nodes were told to stage, want 1: worker-3 is at it, 4 is done, 5 is down, 6 has failed", staging)
+		t.Errorf("%d nodes were told to stage, want 1: worker-3 is at it, 4 is done, 5 is down, 6 has failed, 7 cannot be updated", staging)
 	}
 }
 

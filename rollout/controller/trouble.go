@@ -47,6 +47,8 @@ var troubles = []trouble{
 		"tried again by itself, see the NodeImages for when: see to what the messages name"},
 	{"NotManageable", reported(v1alpha1.ConditionManageable, metav1.ConditionFalse),
 		"the node is left as it is"},
+	{"NodeHeldUp", heldUpNodes,
+		"it goes on by itself, and the others do not wait for it: see to what the messages name"},
 	{"RollbackNotReady", reported(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse),
 		"the node stays on the image, also if it does not do well: set another image if it has to leave it"},
 	{"LiveTooLarge", liveProblem,

@@ -55,6 +55,7 @@ func stuck() map[string]struct {
 		"AgentSilent":       {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
 		"StagingFailing":    {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
 		"NotManageable":     {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
+		"NodeHeldUp":        {newScope([]Node{newNode(1, notStaged, heldUpBy(reasonBusy, "bootc does not answer"))}, after(heldUpAfter)), []string{"worker-1", "HostBusy", "bootc does not answer"}},
 		"RollbackNotReady":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
