@@ -95,6 +95,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failed := r.applyImages(ctx, scope, assign(scope))
 	progress := r.carryOutSlots(ctx, scope, failed)
+	scope.Refused = refusedOnly(failed)
 	next, answer, err := r.grant(ctx, scope, progress)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -148,7 +149,7 @@ type progress struct {
 
 // carryOutSlots carries out the written phase of every slot and returns the
 // slots as they are to be written next. A slot whose node or NodeImage could
-// not be changed stays as it is.
+// not be changed stays as it is, and says so where trying again does not help.
 func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map[string]error) progress {
 	answer := progress{skipped: stillSkipped(scope)}
 	slots := scope.Rollout.Status.Slots
@@ -158,20 +159,30 @@ func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map
 		node, result, next := scope.node(slot), done[i].outcome, done[i].next
 		if err := errors.Join(done[i].err, failed[slot.Node]); err != nil {
 			failed[slot.Node] = err
+			if isRefused(err) {
+				next = &slot
+				next.Message = clip(oneLine(err.Error()))
+				answer.steps = withStep(answer.steps, stepEvent(node, slots[i], next))
+			}
 			answer.slots = append(answer.slots, slot)
 			continue
 		}
 		if node != nil && isSkipped(scope, slot, result) {
 			answer.skipped = withSkipped(answer.skipped, scope, slot, result)
 		}
-		if step := stepEvent(node, slot, next); step != nil {
-			answer.steps = append(answer.steps, *step)
-		}
+		answer.steps = withStep(answer.steps, stepEvent(node, slot, next))
 		if next != nil {
 			answer.slots = append(answer.slots, *next)
 		}
 	}
 	return answer
+}
+
+func withStep(steps []notice, step *notice) []notice {
+	if step == nil {
+		return steps
+	}
+	return append(steps, *step)
 }
 
 // carriedOut is what came of one slot.

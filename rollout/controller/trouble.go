@@ -27,6 +27,8 @@ type trouble struct {
 var troubles = []trouble{
 	{"PullSecretMissing", func(s *Scope, _ []v1alpha1.Slot) string { return s.Problem },
 		"no further node downloads the image until it is there"},
+	{"WriteRefused", refusedWrites,
+		"tried again by itself: see to the rights of the controller, or to the policy, webhook or quota that the message names"},
 	// Its advice is part of the reason to hold.
 	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
 	{"RebootTimeout", overdue(v1alpha1.SlotBooting),

@@ -1,12 +1,15 @@
 package controller
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -45,18 +48,21 @@ func stuck() map[string]struct {
 		names []string
 	}{
 		"PullSecretMissing": {newScope([]Node{newNode(1)}, func(s *Scope) { s.Problem = "Secret a/b (spec.pullSecretRef) does not exist" }), []string{"Secret a/b", "does not exist"}},
-		"ImageRejected":     {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
-		"RebootTimeout":     {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
-		"RollbackTimeout":   {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
-		"NodeFailed":        {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},
-		"DrainBlocked":      {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
-		"DrainSkipped":      {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
-		"NodeConflict":      {newScope([]Node{newNode(1, claimed)}), []string{"worker-1", "ImageRollout other"}},
-		"AgentSilent":       {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
-		"StagingFailing":    {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
-		"NotManageable":     {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
-		"NodeHeldUp":        {newScope([]Node{newNode(1, notStaged, heldUpBy(reasonBusy, "bootc does not answer"))}, after(heldUpAfter)), []string{"worker-1", "HostBusy", "bootc does not answer"}},
-		"RollbackNotReady":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
+		"WriteRefused": {newScope([]Node{newNode(1)}, func(s *Scope) {
+			s.Refused = refusedOnly(map[string]error{"worker-1": apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "worker-1", errors.New("policy keep-nodes")), "worker-2": errors.New("it is late")})
+		}), []string{"worker-1", "policy keep-nodes"}},
+		"ImageRejected":    {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
+		"RebootTimeout":    {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
+		"RollbackTimeout":  {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
+		"NodeFailed":       {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},
+		"DrainBlocked":     {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
+		"DrainSkipped":     {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
+		"NodeConflict":     {newScope([]Node{newNode(1, claimed)}), []string{"worker-1", "ImageRollout other"}},
+		"AgentSilent":      {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
+		"StagingFailing":   {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
+		"NotManageable":    {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
+		"NodeHeldUp":       {newScope([]Node{newNode(1, notStaged, heldUpBy(reasonBusy, "bootc does not answer"))}, after(heldUpAfter)), []string{"worker-1", "HostBusy", "bootc does not answer"}},
+		"RollbackNotReady": {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
 		}), []string{"spec.live", "bytes"}},
@@ -69,7 +75,7 @@ func stuck() map[string]struct {
 
 // aboutNoNode are reasons that are not about a node: the condition's own time
 // says since when.
-var aboutNoNode = map[string]bool{"PullSecretMissing": true, "NodeConflict": true, "LiveTooLarge": true}
+var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true}
 
 func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 	cases := stuck()
