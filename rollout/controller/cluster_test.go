@@ -52,6 +52,8 @@ type cluster struct {
 	// be the leader, makes a whole pass.
 	rivalAt int
 	isRival bool
+	// rivals counts those passes.
+	rivals int
 	// again is when the controller wants to look next; 0 for never.
 	again time.Duration
 	// blocked are pods that their budget keeps.
@@ -201,6 +203,7 @@ func (c *cluster) write(do func() error) error {
 	c.writes++
 	if c.writes == c.rivalAt && !c.isRival {
 		c.isRival = true
+		c.rivals++
 		c.pass()
 		c.isRival = false
 	}
@@ -234,11 +237,29 @@ func (c *cluster) reconcile() {
 // pass makes one pass of a controller.
 func (c *cluster) pass() {
 	c.t.Helper()
+	rivals := c.rivals
 	result, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
 	if err != nil {
 		c.t.Fatalf("reconcile: %v", err)
 	}
 	c.again = result.RequeueAfter
+	if !c.isRival && c.rivals == rivals { // where two wrote at a time, the next pass does
+		c.checkNoGhosts()
+	}
+}
+
+// checkNoGhosts: one pass frees the slots of nodes that are gone.
+func (c *cluster) checkNoGhosts() {
+	c.t.Helper()
+	after := c.snapshot()
+	if after.rollout == nil {
+		return
+	}
+	for _, slot := range after.rollout.Status.Slots {
+		if node, isThere := after.nodes[slot.Node]; !isThere || string(node.UID) != slot.NodeUID {
+			c.t.Fatalf("%s is gone and keeps its slot: %+v", slot.Node, after.rollout.Status.Slots)
+		}
+	}
 }
 
 func (c *cluster) create(object client.Object) {
@@ -358,7 +379,7 @@ func (c *cluster) act(name string) {
 		return
 	}
 	target := image.Spec.DesiredImage
-	isFailed := m.failed != nil && m.failed.Image == target && m.failed.RetryToken == image.Spec.RetryToken
+	isFailed := m.hasFailed(target, image.Spec.RetryToken)
 	switch {
 	case image.Spec.Phase == v1alpha1.PhaseRolledBack && m.booted == target && m.previous != "":
 		m.leaving = m.previous
@@ -398,6 +419,10 @@ func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 	}
 	m.boots, m.isDown, m.staged, m.leaving, m.meddled, m.isIll = m.boots+1, true, "", "", false, false
 	c.kubelet(name)
+}
+
+func (m *testMachine) hasFailed(image, token string) bool {
+	return m.failed != nil && m.failed.Image == image && m.failed.RetryToken == token
 }
 
 func (m *testMachine) isBrokenOnD() bool { return m.isUnhealthyOn == "" && m.boots%2 == 0 }
