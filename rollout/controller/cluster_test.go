@@ -450,6 +450,18 @@ func (c *cluster) kubelet(name string) {
 	}
 }
 
+// cutPower: what was staged was in memory, and a reboot that was asked for does not
+// come any more.
+func (c *cluster) cutPower(name string) {
+	c.t.Helper()
+	m := c.machines[name]
+	if m.isDown {
+		return
+	}
+	m.boots, m.isDown, m.staged, m.leaving, m.isIll = m.boots+1, true, "", "", false
+	c.kubelet(name)
+}
+
 // ail has the kubelet of a node that is up find it not Ready, or Ready again.
 func (c *cluster) ail(name string, isIll bool) {
 	c.t.Helper()

@@ -101,7 +101,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	status := statusOf(next, append(progress.slots, answer.Grants...), answer.Held)
-	wait, err := r.finish(ctx, scope, status, progress.steps)
+	wait, err := r.finish(ctx, scope, status, append(progress.steps, grantEvents(next, answer.Grants)...))
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -153,11 +154,56 @@ func TestADeletedRolloutGivesItsNodesBack(t *testing.T) {
 }
 
 func TestAnAdministratorsCordonStays(t *testing.T) {
-	c := newCluster(t, 1)
+	c := newCluster(t, 2) // the only node of a cluster is never cordoned
 	c.administer("worker-1", true)
-	c.to(imageB)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.MaxUnavailable = imageB, new(intstr.FromInt32(2)) })
 	c.settle()
 	c.expectUpdated(imageB) // compares with what the administrator wants
+}
+
+func TestANodeThatSomebodyUncordonsOnItsWayIsCordonedAgain(t *testing.T) {
+	c := newCluster(t, 2)
+	c.blocked["pod-worker-1"] = true
+	c.to(imageB)
+	c.rounds(3)
+	c.administer("worker-1", false)
+	if node := c.node("worker-1"); node.Spec.Unschedulable {
+		t.Fatal("it was not uncordoned")
+	}
+	c.reconcile()
+	if node := c.node("worker-1"); !node.Spec.Unschedulable {
+		t.Error("it stays uncordoned, though its drain goes on")
+	}
+	clear(c.blocked)
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+// TestTheWorkloadGoesBeforeTheSystem, which it may need to end well.
+func TestTheWorkloadGoesBeforeTheSystem(t *testing.T) {
+	pod := func(name string, priority *int32) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: priority}}
+	}
+	high, system := int32(1_000_000), systemPriority+1000
+	tests := map[string]struct {
+		going []corev1.Pod
+		first string
+	}{
+		"as long as there is any": {[]corev1.Pod{pod("dns", &system), pod("web", nil), pod("db", &high)}, "web db"},
+		"and then the system":     {[]corev1.Pod{pod("dns", &system), pod("ingress", &system)}, "dns ingress"},
+		"nothing is left":         {nil, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, pod := range firstToGo(test.going) {
+				got = append(got, pod.Name)
+			}
+			if strings.Join(got, " ") != test.first {
+				t.Errorf("first go %v, want %s", got, test.first)
+			}
+		})
+	}
 }
 
 func TestDrainLeavesWhatItMust(t *testing.T) {

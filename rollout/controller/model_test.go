@@ -277,6 +277,7 @@ func TestModel(t *testing.T) {
 				})
 			},
 			"a node falls ill, or recovers": func(t *rapid.T) { c.ail(pick(t), rapid.Bool().Draw(t, "ill")) },
+			"power cut":                     func(t *rapid.T) { c.cutPower(pick(t)) },
 			"administrator":                 func(t *rapid.T) { c.administer(pick(t), rapid.Bool().Draw(t, "cordon")) },
 			"node is added": func(*rapid.T) {
 				if len(c.machines) < 5 {

@@ -123,14 +123,17 @@ func TestWhoGetsASlot(t *testing.T) {
 		want  string // names without "worker-"
 		held  string
 	}{
-		"one of two, the oldest":                         {newScope([]Node{newNode(1), newNode(2)}), "1", ""},
-		"two of three under 67 %, rounded down":          {newScope([]Node{newNode(1), newNode(2), newNode(3)}, allowing("67%")), "1 2", ""},
-		"at least one under a small percentage":          {newScope([]Node{newNode(1), newNode(2)}, allowing("10%")), "1", ""},
-		"0 is read as 1":                                 {newScope([]Node{newNode(1), newNode(2)}, allowing("0")), "1", ""},
-		"nobody without an image":                        {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.Spec.Image = "" }), "", "NoImage"},
-		"nobody while paused":                            {newScope([]Node{newNode(1)}, paused), "", "Paused"},
-		"nobody when only staging":                       {newScope([]Node{newNode(1)}, stageOnly), "", "StageOnly"},
-		"nobody after a node failed on the image":        {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "ImageRejected"},
+		"one of two, the oldest":                  {newScope([]Node{newNode(1), newNode(2)}), "1", ""},
+		"two of three under 67 %, rounded down":   {newScope([]Node{newNode(1), newNode(2), newNode(3)}, allowing("67%")), "1 2", ""},
+		"at least one under a small percentage":   {newScope([]Node{newNode(1), newNode(2)}, allowing("10%")), "1", ""},
+		"0 is read as 1":                          {newScope([]Node{newNode(1), newNode(2)}, allowing("0")), "1", ""},
+		"nobody without an image":                 {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.Spec.Image = "" }), "", "NoImage"},
+		"nobody while paused":                     {newScope([]Node{newNode(1)}, paused), "", "Paused"},
+		"nobody when only staging":                {newScope([]Node{newNode(1)}, stageOnly), "", "StageOnly"},
+		"nobody after a node failed on the image": {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "ImageRejected"},
+		"not a node on which it failed, though another does well": {newScope([]Node{newNode(1, func(n *Node) {
+			n.Image.Status.LastAttempt = &v1alpha1.Attempt{Image: imageB, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
+		}), newNode(2, updated), newNode(3)}), "3", ""},
 		"a failure under another token does not count":   {newScope([]Node{newNode(1, func(n *Node) { n.Image.Spec.RetryToken = "2" }), newNode(2, failedOnB)}, func(s *Scope) { s.Rollout.Spec.RetryToken = "2" }), "1", ""},
 		"nobody when a rollout is deleted":               {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }), "", "NoImage"},
 		"not a node that is not Ready; it uses capacity": {newScope([]Node{newNode(1, notReady), newNode(2)}), "", ""},
