@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -112,18 +113,29 @@ func TestAFailedImageStopsAtTheFirstNode(t *testing.T) {
 
 func TestABudgetBlocksTheDrainAndIsNamed(t *testing.T) {
 	c := newCluster(t, 2)
+	recorder := events.NewFakeRecorder(1000)
+	c.controller.Recorder = recorder
 	c.blocked["pod-worker-1"] = true
 	c.to(imageB)
 	c.rounds(10)
+	const why = "default/pod-worker-1 (no more disruptions allowed: The disruption budget web needs 1 healthy pods and has 1 currently"
 	slots := c.rollout().Status.Slots
-	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, "default/pod-worker-1 (no more disruptions allowed: The disruption budget web") {
+	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, why) {
 		t.Fatalf("slots %+v", slots)
+	}
+	isTold := false
+	for len(recorder.Events) > 0 {
+		event := <-recorder.Events
+		isTold = isTold || strings.HasPrefix(event, "Warning DrainBlocked ") && strings.Contains(event, why)
+	}
+	if !isTold {
+		t.Error("no event names what blocks")
 	}
 	c.now = c.now.Add(2 * time.Hour)
 	c.rounds(2)
 	isBlocked := false
 	for _, condition := range c.rollout().Status.Conditions {
-		isBlocked = isBlocked || condition.Reason == "DrainBlocked"
+		isBlocked = isBlocked || condition.Reason == "DrainBlocked" && strings.Contains(condition.Message, why)
 	}
 	if !isBlocked {
 		t.Errorf("conditions %+v", c.rollout().Status.Conditions)
