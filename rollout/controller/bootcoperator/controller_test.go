@@ -138,9 +138,10 @@ func TestARolloutBecomesAPool(t *testing.T) {
 
 func TestWhatTheOperatorCannotDoIsRefused(t *testing.T) {
 	tests := map[string]func(*v1alpha1.ImageRolloutSpec){
-		"spec.windows": func(s *v1alpha1.ImageRolloutSpec) { s.Windows = []v1alpha1.MaintenanceWindow{{Cron: "0 1 * * *"}} },
-		"spec.canary":  func(s *v1alpha1.ImageRolloutSpec) { s.Canary = &v1alpha1.CanarySpec{} },
-		"spec.live":    func(s *v1alpha1.ImageRolloutSpec) { s.Live = &v1alpha1.LiveContent{TrustBundle: "x"} },
+		"spec.windows":              func(s *v1alpha1.ImageRolloutSpec) { s.Windows = []v1alpha1.MaintenanceWindow{{Cron: "0 1 * * *"}} },
+		"spec.canary":               func(s *v1alpha1.ImageRolloutSpec) { s.Canary = &v1alpha1.CanarySpec{} },
+		"spec.drain.deleteEmptyDir": func(s *v1alpha1.ImageRolloutSpec) { s.Drain.DeleteEmptyDir = new(false) },
+		"spec.live":                 func(s *v1alpha1.ImageRolloutSpec) { s.Live = &v1alpha1.LiveContent{TrustBundle: "x"} },
 	}
 	for field, change := range tests {
 		t.Run(field, func(t *testing.T) {
