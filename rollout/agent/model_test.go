@@ -97,6 +97,15 @@ func TestModel(t *testing.T) {
 				b.machine.restart()
 				b.startAgent(b.agent.options.PullSecretDir)
 			},
+			"rollback by hand": func(*rapid.T) {
+				if b.machine.rollback.IsZero() {
+					return
+				}
+				b.machine.booted, b.machine.rollback = b.machine.rollback, b.machine.booted
+				b.machine.queued = false
+				b.machine.restart()
+				b.startAgent(b.agent.options.PullSecretDir)
+			},
 			"dead-man":       func(*rapid.T) { b.deadman() },
 			"boot counted":   func(*rapid.T) { b.countBoot() },
 			"agent restarts": func(*rapid.T) { b.startAgent(b.agent.options.PullSecretDir) },

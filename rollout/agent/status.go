@@ -75,6 +75,8 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 	switch why := whyNoWayBack(in); {
 	case why != "":
 		set(v1alpha1.ConditionRollbackReady, false, "NoWayBack", why)
+	case decision.Reason == ReasonNoWayBack && in.Host.Runs(in.Desired):
+		set(v1alpha1.ConditionRollbackReady, false, "NoWayBack", decision.Message)
 	case decision.Action == GoBack && in.Problem != "":
 		set(v1alpha1.ConditionRollbackReady, false, "GoingBackFails", decision.Message)
 	default:

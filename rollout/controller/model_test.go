@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -167,6 +168,10 @@ func (c *cluster) checkReboot(name, image string) {
 		if slot.NodeUID == string(node.UID) && isOrdered {
 			if !node.Spec.Unschedulable && !c.machines[name].meddled && len(c.machines) > 1 {
 				c.t.Fatalf("%s reboots without being cordoned", name)
+			}
+			pod := client.ObjectKey{Namespace: "default", Name: "pod-" + name}
+			if err := c.client.Get(context.Background(), pod, &corev1.Pod{}); err == nil && !c.machines[name].meddled && len(c.machines) > 1 {
+				c.t.Fatalf("%s reboots with its pod on it", name)
 			}
 			return
 		}
