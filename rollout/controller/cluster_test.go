@@ -52,8 +52,8 @@ type cluster struct {
 	// be the leader, makes a whole pass.
 	rivalAt int
 	isRival bool
-	// rivals counts those passes.
-	rivals int
+	// isRaced: there was one in this pass.
+	isRaced bool
 	// again is when the controller wants to look next; 0 for never.
 	again time.Duration
 	// blocked are pods that their budget keeps.
@@ -73,6 +73,8 @@ type testMachine struct {
 	admin bool
 	// meddled is set when one has uncordoned it on its way.
 	meddled bool
+	// wasAlone is set for what was the only node once: its drain may be behind it.
+	wasAlone bool
 	// failed is the image that did not come up: the machine runs the old one.
 	failed *v1alpha1.Attempt
 	// previous is the image to go back to; rollbacks counts by image and token.
@@ -203,7 +205,7 @@ func (c *cluster) write(do func() error) error {
 	c.writes++
 	if c.writes == c.rivalAt && !c.isRival {
 		c.isRival = true
-		c.rivals++
+		c.isRaced = true
 		c.pass()
 		c.isRival = false
 	}
@@ -237,13 +239,15 @@ func (c *cluster) reconcile() {
 // pass makes one pass of a controller.
 func (c *cluster) pass() {
 	c.t.Helper()
-	rivals := c.rivals
+	if !c.isRival {
+		c.isRaced = false
+	}
 	result, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
 	if err != nil {
 		c.t.Fatalf("reconcile: %v", err)
 	}
 	c.again = result.RequeueAfter
-	if !c.isRival && c.rivals == rivals { // where two wrote at a time, the next pass does
+	if !c.isRaced { // where two wrote at a time, the next pass does
 		c.checkNoGhosts()
 	}
 }
@@ -273,6 +277,7 @@ func (c *cluster) addNode() {
 	c.serial++
 	name := fmt.Sprintf("worker-%d", c.serial)
 	for _, other := range c.machines {
+		other.wasAlone = other.wasAlone || len(c.machines) == 1
 		other.meddled = other.meddled || len(c.machines) == 1 // it was not cordoned, being the only one
 	}
 	c.machines[name] = &testMachine{boots: 1, booted: imageA, rollbacks: map[string]int{}}
@@ -354,7 +359,7 @@ func (c *cluster) administer(name string, cordon bool) {
 	}
 	node.Spec.Unschedulable = cordon
 	_, isMarked := node.Annotations[annotationCordoned] // then it counts as ours, see there
-	c.machines[name].admin, c.machines[name].meddled = cordon && !isMarked, !cordon && isMarked
+	c.machines[name].admin, c.machines[name].meddled = cordon && !isMarked, !cordon
 	if err := c.client.Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
 	}
@@ -417,7 +422,8 @@ func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 	default:
 		m.booted, m.previous = m.leaving, m.booted
 	}
-	m.boots, m.isDown, m.staged, m.leaving, m.meddled, m.isIll = m.boots+1, true, "", "", false, false
+	m.boots, m.isDown, m.staged, m.leaving, m.isIll = m.boots+1, true, "", "", false
+	m.meddled = m.meddled && !c.node(name).Spec.Unschedulable // until it is cordoned again
 	c.kubelet(name)
 }
 

@@ -95,6 +95,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failed := r.applyImages(ctx, scope, assign(scope))
 	progress := r.carryOutSlots(ctx, scope, failed)
+	r.returnStrays(ctx, scope, failed)
 	scope.Refused = refusedOnly(failed)
 	next, answer, err := r.grant(ctx, scope, progress)
 	if err != nil {

@@ -191,6 +191,29 @@ func TestANodeThatSomebodyUncordonsOnItsWayIsCordonedAgain(t *testing.T) {
 	c.expectUpdated(imageB)
 }
 
+// TestAStrayCordonIsTakenAway: a node with our mark and without a slot would stay
+// cordoned for ever, if nothing is left to do for it.
+func TestAStrayCordonIsTakenAway(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	c.settle()
+	node := c.node("worker-1")
+	node.Spec.Unschedulable = true
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationCordoned, "worker")
+	other := c.node("worker-2")
+	other.Spec.Unschedulable = true
+	metav1.SetMetaDataAnnotation(&other.ObjectMeta, annotationCordoned, "another-rollout")
+	for _, changed := range []*corev1.Node{node, other} {
+		if err := c.client.Update(context.Background(), changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.reconcile()
+	if c.node("worker-1").Spec.Unschedulable || !c.node("worker-2").Spec.Unschedulable {
+		t.Errorf("worker-1 is cordoned: %t; worker-2, by another rollout: %t", c.node("worker-1").Spec.Unschedulable, c.node("worker-2").Spec.Unschedulable)
+	}
+}
+
 // TestTheWorkloadGoesBeforeTheSystem, which it may need to end well.
 func TestTheWorkloadGoesBeforeTheSystem(t *testing.T) {
 	pod := func(name string, priority *int32) corev1.Pod {

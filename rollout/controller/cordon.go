@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -124,6 +125,20 @@ func (r *Reconciler) removeCordon(ctx context.Context, node *corev1.Node) error 
 	}
 	r.cordons.wrote(node, r.now())
 	return nil
+}
+
+// returnStrays uncordons nodes that have our mark and no slot: of two controllers that
+// were at work for a moment, one may have cordoned a node that the other had freed.
+func (r *Reconciler) returnStrays(ctx context.Context, scope *Scope, failed map[string]error) {
+	for i := range scope.Nodes {
+		node := &scope.Nodes[i]
+		if node.Annotations[annotationCordoned] != scope.Rollout.Name || scope.slot(node.Node) != nil {
+			continue
+		}
+		if err := r.uncordon(ctx, slotOf(node.Node), node); err != nil {
+			failed[node.Name] = errors.Join(failed[node.Name], err)
+		}
+	}
 }
 
 // isOutdated says that a write was refused because it was based on an old copy.
