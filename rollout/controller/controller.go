@@ -336,6 +336,9 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 			look(due.Sub(scope.Now))
 		}
 	}
+	if len(strays(scope)) > 0 {
+		look(strayAfter)
+	}
 	if day := nextPausedDay(scope); day > 0 {
 		look(day)
 	}
