@@ -141,10 +141,9 @@ func strays(scope *Scope) []*Node {
 	return found
 }
 
-// returnStrays uncordons them: of two controllers that
-// were at work for a moment, one may have cordoned a node that the other had freed.
-// Right after a status was written the cache may still show marks of slots that were
-// freed with it.
+// returnStrays uncordons them: of two controllers that were at work for a moment, one
+// may have cordoned a node that the other had freed. Right after a status was written
+// the cache may still show marks of slots that were freed with it.
 func (r *Reconciler) returnStrays(ctx context.Context, scope *Scope, failed map[string]error) {
 	if last, isKnown := r.written[scope.Rollout.Name]; isKnown && r.now().Sub(last.at) < strayAfter {
 		return
