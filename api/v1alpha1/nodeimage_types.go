@@ -126,8 +126,9 @@ const (
 	// it was not booted from a container image, or bootc does not answer.
 	ConditionManageable = "Manageable"
 	// ConditionRollbackReady is False while the node runs an image that nobody
-	// has confirmed and could not go back: bootc's rollback entry is not the
-	// image that it had. It is absent while nothing is wrong.
+	// has confirmed and could not go back (bootc's rollback entry is not the
+	// image that it had), or while going back fails. It is absent while nothing is
+	// wrong.
 	ConditionRollbackReady = "RollbackReady"
 	// ConditionDrifted is True while files that the booted image delivers are
 	// different on the node; the message names them. It is absent otherwise.

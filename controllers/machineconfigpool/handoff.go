@@ -224,6 +224,10 @@ func (r *poolReconciler) handOff(ctx context.Context, scope *scope, target targe
 		return err
 	}
 	if err := r.apply(ctx, scope.pool, rollout); err != nil {
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+			// It is tried again, and comes to the same until somebody mends what it names.
+			r.events.Eventf(scope.pool, nil, corev1.EventTypeWarning, "HandOffRefused", "HandOff", "%s", shortened("the API server refuses what the nodes are to have: "+err.Error()))
+		}
 		return fmt.Errorf("apply ImageRollout %s: %w", scope.pool.Name, err)
 	}
 	if r.rollouts.isAnew(scope.pool.Name, rollout.GetUID()) {

@@ -1,20 +1,25 @@
 package machineconfigpool
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/imagemode/imagemode/api/machineconfiguration"
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -143,5 +148,37 @@ func TestNothingIsPutBackFromAnOldRecord(t *testing.T) {
 	now := &v1alpha1.ImageRollout{}
 	if err := server.Get(t.Context(), client.ObjectKey{Name: "worker"}, now); err != nil || now.Spec.Image != image2 {
 		t.Errorf("the rollout has image %s, %v", now.Spec.Image, err)
+	}
+}
+
+// TestAHandOffThatIsRefusedIsSaid: it is tried for ever, and the log is not where
+// users look.
+func TestAHandOffThatIsRefusedIsSaid(t *testing.T) {
+	w := withARecord(mcfgv1.MachineOSBuilding)
+	w.rollout = handedOff(image1)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcfgv1.Install, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.pool, w.rollout).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "imagerollouts"}, "worker", errors.New("policy keep-out"))
+		},
+	}).Build()
+	said := events.NewFakeRecorder(9)
+	r := &poolReconciler{client: server, events: said, rivals: rivals.NewWatch(server, "ns", clock.RealClock{})}
+	s := w.scope()
+	if err := r.handOff(t.Context(), s, s.target(), &rendered{live: &v1alpha1.LiveContent{TrustBundle: "x"}}); err == nil {
+		t.Error("the hand-off succeeded")
+	}
+	select {
+	case event := <-said.Events:
+		if !strings.HasPrefix(event, "Warning HandOffRefused ") || !strings.Contains(event, "policy keep-out") {
+			t.Errorf("event %q", event)
+		}
+	default:
+		t.Error("nothing was said")
 	}
 }

@@ -28,13 +28,16 @@ const maxCause = 600
 
 // cause is bootc's message, short enough for something to follow.
 func cause(attempt *v1alpha1.Attempt) string {
-	message := attempt.Message
-	if len(message) <= maxCause {
-		return message
+	return cutTo(attempt.Message, maxCause)
+}
+
+// cutTo cuts between characters.
+func cutTo(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	cut := maxCause
-	for !utf8.RuneStart(message[cut]) {
-		cut--
+	for !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return message[:cut] + "…"
+	return text[:limit] + "…"
 }

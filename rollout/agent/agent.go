@@ -92,12 +92,14 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	}
 	in, err := a.observe(ctx, object)
 	if err != nil {
+		a.complain(object, err)
 		return ctrl.Result{}, err
 	}
 	wasRebooting := isRebooting(in)
 	in.Attempt = settle(in)
 	in.Failed = remember(in.Failed, in.Attempt)
 	decision := decide(in)
+	decision.Message = withProblem(decision.Message, in.Problem)
 	in.Attempt = begin(in, decision)
 	if !wasRebooting { // a report would claim that a newer spec was seen in time
 		before := a.statusBefore(object)
@@ -113,12 +115,33 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		decision.Again = min(decision.Again, contactInterval)
 	}
 	if err := a.act(ctx, in, decision); err != nil {
+		a.memory.problem = a.complain(object, err)
 		return ctrl.Result{}, err
 	}
+	a.memory.problem = ""
 	if in.LiveProblem != "" {
 		decision.Again = min(decision.Again, liveRetry)
 	}
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
+}
+
+// complain makes an event of what the host refuses, at every try, and returns it in
+// one line: the pass is made again by itself, and nobody reads the logs of all agents.
+func (a *Agent) complain(object *v1alpha1.NodeImage, err error) string {
+	problem := bootc.OneLine(err.Error())
+	a.recorder.Eventf(object, nil, corev1.EventTypeWarning, ReasonHostRefuses, "Reconcile", "%s", problem)
+	return problem
+}
+
+// maxProblem is how much of a problem stands in a condition.
+const maxProblem = 500
+
+// withProblem says with what a node is about to do that it did not succeed before.
+func withProblem(message, problem string) string {
+	if problem == "" {
+		return message
+	}
+	return message + "; the last try failed and is made again: " + cutTo(problem, maxProblem)
 }
 
 // standsBack says whether the host has the agent as a service: two agents would

@@ -37,6 +37,7 @@ const (
 	ReasonInhibited        = "RebootInhibited"
 	ReasonGoingBack        = "GoingBack"
 	ReasonNoWayBack        = "NoWayBack"
+	ReasonHostRefuses      = "HostRefuses"
 	ReasonStaging          = "Staging"
 	ReasonLocking          = "Locking"
 	ReasonUnlocking        = "Unlocking"
@@ -164,10 +165,17 @@ func whenInvalid(in Inputs) *Decision {
 }
 
 func whenBusy(in Inputs) *Decision {
-	if in.Busy == "" && in.Host != nil {
+	switch {
+	case in.IsBroken:
+		return &Decision{Action: Report, Reason: ReasonNotManageable, Message: brokenMessage(in)}
+	case in.Busy == "" && in.Host != nil:
 		return nil
 	}
 	return &Decision{Action: Report, Reason: ReasonBusy, Message: "bootc does not answer, its last known status is shown: " + in.Busy + "; see whether another bootc or rpm-ostree runs on the node", Again: 10 * time.Second}
+}
+
+func brokenMessage(in Inputs) string {
+	return in.Busy + "; its last known status is shown: mend it on the node, or install that anew"
 }
 
 func whenNotManageable(in Inputs) *Decision {

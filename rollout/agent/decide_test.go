@@ -114,6 +114,7 @@ func TestDecide(t *testing.T) {
 		"an unlock that runs is never ended":                  {inputs(v1alpha1.PhaseStaged, command(CommandRunning, bootc.UnlockArguments(), Output{})), Report, ReasonUnlocking},
 		"a command that nobody here made is waited for":       {inputs(v1alpha1.PhaseStaged, command(CommandRunning, []string{"/bin/sleep", "1", "2"}, Output{})), Report, ReasonBusy},
 		"a bootc that does not answer is left alone":          {inputs(v1alpha1.PhaseBooted, staged(imageB, false), func(in *Inputs) { in.Busy = "locked" }), Report, ReasonBusy},
+		"a bootc that fails is left alone":                    {inputs(v1alpha1.PhaseBooted, staged(imageB, false), func(in *Inputs) { in.Busy, in.IsBroken = "Missing base image ref", true }), Report, ReasonNotManageable},
 		"a host without any status is left alone":             {inputs(v1alpha1.PhaseBooted, func(in *Inputs) { in.Host = nil }), Report, ReasonBusy},
 		"a host that is no bootc host is left alone":          {inputs(v1alpha1.PhaseBooted, func(in *Inputs) { in.Host = &bootc.Host{} }), Report, ReasonNotManageable},
 		"a host changed by hand is left alone":                {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Host.Status.Booted.Incompatible = true }), Report, ReasonNotManageable},
@@ -243,6 +244,7 @@ func TestWhatANodeIsStuckInSaysWhatToDo(t *testing.T) {
 		why, todo string
 	}{
 		"bootc does not answer":       {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Busy = "took longer than 30s" }), "took longer than 30s", "see whether another bootc"},
+		"bootc fails":                 {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Busy, in.IsBroken = "Missing base image ref", true }), "Missing base image ref", "mend it on the node"},
 		"it is no bootc host":         {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Host.Status.Booted = nil }), "not booted from a container image", "install it with bootc"},
 		"packages were layered":       {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Host.Status.Booted.Incompatible = true }), "layered", "rpm-ostree reset"},
 		"its pull secret is missing":  {inputs(v1alpha1.PhaseStaged, func(in *Inputs) { in.Spec.PullSecretHash = "x" }), "has not arrived", "see Secret imagemode-node-pull"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -336,6 +337,22 @@ func TestANodeThatCannotGoBackSaysSo(t *testing.T) {
 		t.Errorf("it runs %s", b.machine.booted)
 	}
 	b.expectCondition(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "NoWayBack")
+}
+
+// TestANodeWithoutARecordSaysThatItCannotGoBack: what is wrong would otherwise stand
+// nowhere, as it runs the image.
+func TestANodeWithoutARecordSaysThatItCannotGoBack(t *testing.T) {
+	b := bootInto(t)
+	b.pass()
+	delete(b.machine.files, intentPath)
+	b.order(imageB, v1alpha1.PhaseRolledBack)
+	b.settleDown()
+	b.expectCondition(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "NoWayBack")
+	b.order(imageB, v1alpha1.PhaseStaged)
+	b.settleDown()
+	if got := meta.FindStatusCondition(b.object().Status.Conditions, v1alpha1.ConditionRollbackReady); got != nil {
+		t.Errorf("when nobody asks any more: %+v", got)
+	}
 }
 
 func TestSoftReboot(t *testing.T) {

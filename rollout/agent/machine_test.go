@@ -50,6 +50,8 @@ type machine struct {
 	states    map[string]FileState
 	active    map[string]bool
 	inhibitor string
+	// refuses is what systemd answers to every order; nil: it does what it is told.
+	refuses error
 	// keys are by user.
 	keys map[string][]string
 	// free is by path; nil: plenty.
@@ -72,6 +74,10 @@ func (m *machine) Run(_ context.Context, _ string, arguments []string, _ time.Du
 	}
 	switch strings.Join(arguments[1:], " ") {
 	case "status --json --format-version=1":
+		if texts := m.fails["status"]; len(texts) > 0 {
+			m.fails["status"] = texts[1:]
+			return Output{ExitCode: 1, Result: "exit-code", Stderr: "error: " + texts[0]}, nil
+		}
 		return Output{Result: "success", Stdout: m.status()}, nil
 	case "switch --help":
 		return Output{Result: "success", Stdout: option("--download-only", m.features.SwitchLocks)}, nil
@@ -107,6 +113,9 @@ func (m *machine) status() string {
 }
 
 func (m *machine) Start(_ context.Context, unit string, arguments []string, _ time.Duration) error {
+	if m.refuses != nil {
+		return m.refuses
+	}
 	if m.units[unit] != nil {
 		return fmt.Errorf("unit %s exists", unit)
 	}
@@ -165,6 +174,9 @@ func (m *machine) Forget(_ context.Context, unit string) error {
 }
 
 func (m *machine) Reboot(_ context.Context, soft bool) error {
+	if m.refuses != nil {
+		return m.refuses
+	}
 	if !m.rebootAsked {
 		m.calls = append(m.calls, "reboot")
 		m.softPrepared = m.softPrepared && soft

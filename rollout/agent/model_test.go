@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,13 +44,20 @@ func TestModel(t *testing.T) {
 			}
 		}
 		pass := func(rt *rapid.T) {
-			wasAsked := b.machine.rebootAsked
+			wasAsked, calls, status := b.machine.rebootAsked, len(b.machine.calls), b.object().Status
 			_, err := b.agent.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "worker-1"}})
 			if err != nil {
 				rt.Fatal(err)
 			}
 			if spec := b.object().Spec; b.machine.rebootAsked && !wasAsked && !b.machine.queued && (spec.Phase != v1alpha1.PhaseBooted || b.machine.staged.String() != spec.DesiredImage || b.machine.locked) {
 				rt.Fatalf("reboot asked for with order %+v, staged %s, locked %t", spec, b.machine.staged, b.machine.locked)
+			}
+			if spec := b.object().Spec; recollect(status.FailedImages, spec.DesiredImage, spec.RetryToken) != nil && status.Booted.Image != spec.DesiredImage {
+				for _, call := range b.machine.calls[calls:] {
+					if strings.HasPrefix(call, "switch ") || strings.Contains(call, "--from-downloaded") {
+						rt.Fatalf("%s, though %s has failed for good under token %q", call, spec.DesiredImage, spec.RetryToken)
+					}
+				}
 			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -86,6 +94,15 @@ func TestModel(t *testing.T) {
 				b.startAgent(b.agent.options.PullSecretDir)
 			},
 			"power cut": func(*rapid.T) {
+				b.machine.restart()
+				b.startAgent(b.agent.options.PullSecretDir)
+			},
+			"rollback by hand": func(*rapid.T) {
+				if b.machine.rollback.IsZero() {
+					return
+				}
+				b.machine.booted, b.machine.rollback = b.machine.rollback, b.machine.booted
+				b.machine.queued = false
 				b.machine.restart()
 				b.startAgent(b.agent.options.PullSecretDir)
 			},

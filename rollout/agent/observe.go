@@ -33,10 +33,14 @@ type Inputs struct {
 	// Host is bootc's status; nil as long as it was never read in this boot.
 	Host *bootc.Host
 	// Busy says why Host is not from now, or is empty.
-	Busy     string
+	Busy string
+	// IsBroken says that bootc answers with an error: Busy is that error then.
+	IsBroken bool
 	Features bootc.Features
 	// Command is what runs or ran in unitBootc.
 	Command Command
+	// Problem is why what was decided before could not be begun; empty: it was.
+	Problem string
 	// Inhibitor is who keeps the host from going down now; read while an order to
 	// reboot stands.
 	Inhibitor string
@@ -64,6 +68,8 @@ type memory struct {
 	features *bootc.Features
 	attempt  *v1alpha1.Attempt
 	failed   []v1alpha1.Attempt
+	// problem is why the last act on the host failed; empty: it did not.
+	problem string
 	// triedSecret is the hash of the pull secret that a command of this process was
 	// started with last; empty: of none.
 	triedSecret string
@@ -89,7 +95,7 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.NodeImage) (Inputs
 		return in, err
 	}
 	a.recall(in.BootID, object.Status)
-	in.Attempt, in.Failed = a.memory.attempt, a.memory.failed
+	in.Attempt, in.Failed, in.Problem = a.memory.attempt, a.memory.failed, a.memory.problem
 	if failure := recollect(in.Failed, in.Spec.DesiredImage, in.Spec.RetryToken); failure != nil {
 		in.Attempt = failure // it was another image's turn meanwhile
 	}
@@ -179,12 +185,16 @@ func (a *Agent) observeBootc(ctx context.Context, in *Inputs) {
 		in.Host, err = a.readStatus(ctx)
 	}
 	if err != nil {
-		in.Busy = bootc.OneLine(err.Error())
+		in.Busy, in.IsBroken = bootc.OneLine(err.Error()), errors.Is(err, errBroken)
 		in.Host = a.memory.host
 		return
 	}
 	a.memory.host = in.Host
 }
+
+// errBroken is that bootc has answered, and with nothing of use: a damaged repository
+// shows that way. No answer at all may be a matter of patience.
+var errBroken = errors.New("bootc does not work on the node")
 
 func (a *Agent) readStatus(ctx context.Context) (*bootc.Host, error) {
 	output, err := a.query(ctx, bootc.StatusArguments())
@@ -193,7 +203,7 @@ func (a *Agent) readStatus(ctx context.Context) (*bootc.Host, error) {
 	}
 	host, err := bootc.ParseStatus([]byte(output.Stdout))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	return &host, nil
 }
@@ -221,7 +231,7 @@ func (a *Agent) query(ctx context.Context, arguments []string) (Output, error) {
 	}
 	if !output.Succeeded() {
 		failure := bootc.Classify(output.Stderr)
-		return output, fmt.Errorf("bootc %s failed (%s, exit code %d): %s", arguments[1], output.Result, output.ExitCode, failure.Message)
+		return output, fmt.Errorf("%w: bootc %s failed (%s, exit code %d): %s", errBroken, arguments[1], output.Result, output.ExitCode, failure.Message)
 	}
 	return output, nil
 }

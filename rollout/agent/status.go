@@ -72,9 +72,14 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 		})
 	}
 	setManageable(set, in)
-	if why := whyNoWayBack(in); why != "" {
+	switch why := whyNoWayBack(in); {
+	case why != "":
 		set(v1alpha1.ConditionRollbackReady, false, "NoWayBack", why)
-	} else {
+	case decision.Reason == ReasonNoWayBack && in.Host.Runs(in.Desired):
+		set(v1alpha1.ConditionRollbackReady, false, "NoWayBack", decision.Message)
+	case decision.Action == GoBack && in.Problem != "":
+		set(v1alpha1.ConditionRollbackReady, false, "GoingBackFails", decision.Message)
+	default:
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionRollbackReady)
 	}
 	setSurvey(set, conditions, in.Survey)
@@ -107,6 +112,10 @@ func setConditions(conditions *[]metav1.Condition, generation int64, in Inputs, 
 
 // setManageable leaves the condition alone while nothing is known.
 func setManageable(set func(kind string, isTrue bool, reason, message string), in Inputs) {
+	if in.IsBroken {
+		set(v1alpha1.ConditionManageable, false, "BootcFails", brokenMessage(in))
+		return
+	}
 	if in.Host == nil {
 		return
 	}
@@ -134,6 +143,8 @@ func isWorthAReport(before, after v1alpha1.NodeImageStatus, in Inputs, decision 
 	case equality.Semantic.DeepEqual(before, after):
 		return false
 	case before.BootID != after.BootID || before.SoftReboots != after.SoftReboots || isNews(before.LastAttempt, after.LastAttempt):
+		return true
+	case in.Problem != "":
 		return true
 	case decision.Action == Stage || decision.Action == Lock || decision.Action == Unlock || decision.Action == Reboot:
 		return false

@@ -36,7 +36,6 @@ var patterns = []pattern{
 	{"does not have ostree.bootable label", v1alpha1.FailureImageInvalid, true},
 	{"image has architecture", v1alpha1.FailureWrongArchitecture, true},
 	{"a signature was required", v1alpha1.FailureSignature, true},
-	{"source image rejected", v1alpha1.FailureSignature, true},
 	{"insecureacceptanything", v1alpha1.FailureSignature, true},
 	{"same fs-verity digest as the existing", v1alpha1.FailureImageInvalid, true},
 	// The host: it heals when somebody mends the host, so that it is tried again.
@@ -52,12 +51,8 @@ var patterns = []pattern{
 	{"read-only block device", v1alpha1.FailureEnvironment, false},
 	{"missing base image ref", v1alpha1.FailureEnvironment, false},
 	{"reading deployment metadata", v1alpha1.FailureEnvironment, false},
-	// The registry. A missing manifest is tried again: it may be pushed anew.
-	{"unauthorized", v1alpha1.FailureAuthentication, false},
-	{"authentication required", v1alpha1.FailureAuthentication, false},
-	{"denied", v1alpha1.FailureAuthentication, false},
-	{"manifest unknown", v1alpha1.FailureImageGone, false},
-	{"name unknown", v1alpha1.FailureImageGone, false},
+	// The way to the registry. Signatures come that way, too: one that could not be
+	// fetched is no bad one, and that image must not be rejected for all nodes.
 	{"connection refused", v1alpha1.FailureRegistry, false},
 	{"connection reset", v1alpha1.FailureRegistry, false},
 	{"i/o timeout", v1alpha1.FailureRegistry, false},
@@ -66,7 +61,15 @@ var patterns = []pattern{
 	{"no route to host", v1alpha1.FailureRegistry, false},
 	{"network is unreachable", v1alpha1.FailureRegistry, false},
 	{"tls handshake", v1alpha1.FailureRegistry, false},
+	{"source image rejected", v1alpha1.FailureSignature, true},
+	// The registry. A missing manifest is tried again: it may be pushed anew.
+	{"unauthorized", v1alpha1.FailureAuthentication, false},
+	{"authentication required", v1alpha1.FailureAuthentication, false},
+	{"denied", v1alpha1.FailureAuthentication, false},
+	{"manifest unknown", v1alpha1.FailureImageGone, false},
+	{"name unknown", v1alpha1.FailureImageGone, false},
 	{"x509", v1alpha1.FailureRegistry, false},
+	{"unexpected http status: 5", v1alpha1.FailureRegistry, false},
 	{"toomanyrequests", v1alpha1.FailureRegistry, false},
 	{"too many requests", v1alpha1.FailureRegistry, false},
 	{"internal server error", v1alpha1.FailureRegistry, false},

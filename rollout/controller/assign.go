@@ -109,7 +109,7 @@ func mayStage(scope *Scope) bool {
 }
 
 // stagingTokens is how many more nodes may start to download. Nodes that are
-// down or silent, or on which the image fails, do not hold a token for ever.
+// down, silent or held up, or on which the image fails, do not hold a token for ever.
 func stagingTokens(scope *Scope) int {
 	tokens := int(scope.Rollout.Spec.MaxConcurrentStaging)
 	if tokens == 0 {
@@ -119,7 +119,7 @@ func stagingTokens(scope *Scope) int {
 		isAssigned := node.Image != nil && node.Image.Spec.DesiredImage == scope.target() && node.Image.Spec.Phase != v1alpha1.PhaseIdle
 		isDone := node.runs(scope.target()) || node.hasStaged(scope.target()) || node.isStuckStaging(scope.target()) ||
 			node.failure(scope.target(), scope.Rollout.Spec.RetryToken) != nil
-		if isAssigned && !isDone && node.isReady() && !scope.isSilent(node) {
+		if isAssigned && !isDone && node.isReady() && !scope.isSilent(node) && !scope.isHeldUp(node) {
 			tokens--
 		}
 	}

@@ -62,7 +62,7 @@ func slotFailure(s *Scope, node *Node) string {
 	switch {
 	case slot.Phase == v1alpha1.SlotRollingBack:
 		return "RollingBack"
-	case slot.Phase == v1alpha1.SlotBooting && isOverdue(s, *slot) && !node.isUpdated(slot.Image):
+	case slot.Phase == v1alpha1.SlotBooting && isOverdue(s, *slot) && !node.isUpdated(slot.Image) && !isKeptFromReboot(*slot, node):
 		return "RebootTimeout"
 	case slot.Phase == v1alpha1.SlotBooting && hasMissedGate(s, *slot, node):
 		return "GateNotMet"

@@ -52,6 +52,8 @@ type cluster struct {
 	// be the leader, makes a whole pass.
 	rivalAt int
 	isRival bool
+	// isRaced: there was one in this pass.
+	isRaced bool
 	// again is when the controller wants to look next; 0 for never.
 	again time.Duration
 	// blocked are pods that their budget keeps.
@@ -71,6 +73,8 @@ type testMachine struct {
 	admin bool
 	// meddled is set when one has uncordoned it on its way.
 	meddled bool
+	// wasAlone is set for what was the only node once: its drain may be behind it.
+	wasAlone bool
 	// failed is the image that did not come up: the machine runs the old one.
 	failed *v1alpha1.Attempt
 	// previous is the image to go back to; rollbacks counts by image and token.
@@ -201,6 +205,7 @@ func (c *cluster) write(do func() error) error {
 	c.writes++
 	if c.writes == c.rivalAt && !c.isRival {
 		c.isRival = true
+		c.isRaced = true
 		c.pass()
 		c.isRival = false
 	}
@@ -234,11 +239,31 @@ func (c *cluster) reconcile() {
 // pass makes one pass of a controller.
 func (c *cluster) pass() {
 	c.t.Helper()
+	if !c.isRival {
+		c.isRaced = false
+	}
 	result, err := c.controller.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "worker"}})
 	if err != nil {
 		c.t.Fatalf("reconcile: %v", err)
 	}
 	c.again = result.RequeueAfter
+	if !c.isRaced { // where two wrote at a time, the next pass does
+		c.checkNoGhosts()
+	}
+}
+
+// checkNoGhosts: one pass frees the slots of nodes that are gone.
+func (c *cluster) checkNoGhosts() {
+	c.t.Helper()
+	after := c.snapshot()
+	if after.rollout == nil {
+		return
+	}
+	for _, slot := range after.rollout.Status.Slots {
+		if node, isThere := after.nodes[slot.Node]; !isThere || string(node.UID) != slot.NodeUID {
+			c.t.Fatalf("%s is gone and keeps its slot: %+v", slot.Node, after.rollout.Status.Slots)
+		}
+	}
 }
 
 func (c *cluster) create(object client.Object) {
@@ -252,6 +277,7 @@ func (c *cluster) addNode() {
 	c.serial++
 	name := fmt.Sprintf("worker-%d", c.serial)
 	for _, other := range c.machines {
+		other.wasAlone = other.wasAlone || len(c.machines) == 1
 		other.meddled = other.meddled || len(c.machines) == 1 // it was not cordoned, being the only one
 	}
 	c.machines[name] = &testMachine{boots: 1, booted: imageA, rollbacks: map[string]int{}}
@@ -333,7 +359,7 @@ func (c *cluster) administer(name string, cordon bool) {
 	}
 	node.Spec.Unschedulable = cordon
 	_, isMarked := node.Annotations[annotationCordoned] // then it counts as ours, see there
-	c.machines[name].admin, c.machines[name].meddled = cordon && !isMarked, !cordon && isMarked
+	c.machines[name].admin, c.machines[name].meddled = cordon && !isMarked, !cordon
 	if err := c.client.Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
 	}
@@ -358,7 +384,7 @@ func (c *cluster) act(name string) {
 		return
 	}
 	target := image.Spec.DesiredImage
-	isFailed := m.failed != nil && m.failed.Image == target && m.failed.RetryToken == image.Spec.RetryToken
+	isFailed := m.hasFailed(target, image.Spec.RetryToken)
 	switch {
 	case image.Spec.Phase == v1alpha1.PhaseRolledBack && m.booted == target && m.previous != "":
 		m.leaving = m.previous
@@ -396,8 +422,13 @@ func (c *cluster) goDown(name string, image *v1alpha1.NodeImage) {
 	default:
 		m.booted, m.previous = m.leaving, m.booted
 	}
-	m.boots, m.isDown, m.staged, m.leaving, m.meddled, m.isIll = m.boots+1, true, "", "", false, false
+	m.boots, m.isDown, m.staged, m.leaving, m.isIll = m.boots+1, true, "", "", false
+	m.meddled = m.meddled && !c.node(name).Spec.Unschedulable // until it is cordoned again
 	c.kubelet(name)
+}
+
+func (m *testMachine) hasFailed(image, token string) bool {
+	return m.failed != nil && m.failed.Image == image && m.failed.RetryToken == token
 }
 
 func (m *testMachine) isBrokenOnD() bool { return m.isUnhealthyOn == "" && m.boots%2 == 0 }
@@ -423,6 +454,18 @@ func (c *cluster) kubelet(name string) {
 	if err := c.client.Status().Update(context.Background(), node); err != nil {
 		c.t.Fatalf("%v", err)
 	}
+}
+
+// cutPower: what was staged was in memory, and a reboot that was asked for does not
+// come any more.
+func (c *cluster) cutPower(name string) {
+	c.t.Helper()
+	m := c.machines[name]
+	if m.isDown {
+		return
+	}
+	m.boots, m.isDown, m.staged, m.leaving, m.isIll = m.boots+1, true, "", "", false
+	c.kubelet(name)
 }
 
 // ail has the kubelet of a node that is up find it not Ready, or Ready again.

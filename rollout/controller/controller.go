@@ -95,12 +95,14 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	failed := r.applyImages(ctx, scope, assign(scope))
 	progress := r.carryOutSlots(ctx, scope, failed)
+	r.returnStrays(ctx, scope, failed)
+	scope.Refused = refusedOnly(failed)
 	next, answer, err := r.grant(ctx, scope, progress)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	status := statusOf(next, append(progress.slots, answer.Grants...), answer.Held)
-	wait, err := r.finish(ctx, scope, status, progress.steps)
+	wait, err := r.finish(ctx, scope, status, append(progress.steps, grantEvents(next, answer.Grants)...))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -148,7 +150,7 @@ type progress struct {
 
 // carryOutSlots carries out the written phase of every slot and returns the
 // slots as they are to be written next. A slot whose node or NodeImage could
-// not be changed stays as it is.
+// not be changed stays as it is, and says so where trying again does not help.
 func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map[string]error) progress {
 	answer := progress{skipped: stillSkipped(scope)}
 	slots := scope.Rollout.Status.Slots
@@ -158,20 +160,30 @@ func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map
 		node, result, next := scope.node(slot), done[i].outcome, done[i].next
 		if err := errors.Join(done[i].err, failed[slot.Node]); err != nil {
 			failed[slot.Node] = err
+			if isRefused(err) {
+				next = &slot
+				next.Message = clip(oneLine(err.Error()))
+				answer.steps = withStep(answer.steps, stepEvent(node, slots[i], next))
+			}
 			answer.slots = append(answer.slots, slot)
 			continue
 		}
 		if node != nil && isSkipped(scope, slot, result) {
 			answer.skipped = withSkipped(answer.skipped, scope, slot, result)
 		}
-		if step := stepEvent(node, slot, next); step != nil {
-			answer.steps = append(answer.steps, *step)
-		}
+		answer.steps = withStep(answer.steps, stepEvent(node, slot, next))
 		if next != nil {
 			answer.slots = append(answer.slots, *next)
 		}
 	}
 	return answer
+}
+
+func withStep(steps []notice, step *notice) []notice {
+	if step == nil {
+		return steps
+	}
+	return append(steps, *step)
 }
 
 // carriedOut is what came of one slot.
@@ -320,6 +332,12 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		if due := silenceOf(scope, node).due; due.After(scope.Now) {
 			look(due.Sub(scope.Now))
 		}
+		if due := heldUpDue(scope, node); due.After(scope.Now) {
+			look(due.Sub(scope.Now))
+		}
+	}
+	if len(strays(scope)) > 0 {
+		look(strayAfter)
 	}
 	if day := nextPausedDay(scope); day > 0 {
 		look(day)

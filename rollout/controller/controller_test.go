@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -111,18 +113,29 @@ func TestAFailedImageStopsAtTheFirstNode(t *testing.T) {
 
 func TestABudgetBlocksTheDrainAndIsNamed(t *testing.T) {
 	c := newCluster(t, 2)
+	recorder := events.NewFakeRecorder(1000)
+	c.controller.Recorder = recorder
 	c.blocked["pod-worker-1"] = true
 	c.to(imageB)
 	c.rounds(10)
+	const why = "default/pod-worker-1 (no more disruptions allowed: The disruption budget web needs 1 healthy pods and has 1 currently"
 	slots := c.rollout().Status.Slots
-	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, "default/pod-worker-1 (no more disruptions allowed: The disruption budget web") {
+	if len(slots) != 1 || slots[0].Phase != v1alpha1.SlotDraining || !strings.Contains(slots[0].Message, why) {
 		t.Fatalf("slots %+v", slots)
+	}
+	isTold := false
+	for len(recorder.Events) > 0 {
+		event := <-recorder.Events
+		isTold = isTold || strings.HasPrefix(event, "Warning DrainBlocked ") && strings.Contains(event, why)
+	}
+	if !isTold {
+		t.Error("no event names what blocks")
 	}
 	c.now = c.now.Add(2 * time.Hour)
 	c.rounds(2)
 	isBlocked := false
 	for _, condition := range c.rollout().Status.Conditions {
-		isBlocked = isBlocked || condition.Reason == "DrainBlocked"
+		isBlocked = isBlocked || condition.Reason == "DrainBlocked" && strings.Contains(condition.Message, why)
 	}
 	if !isBlocked {
 		t.Errorf("conditions %+v", c.rollout().Status.Conditions)
@@ -153,11 +166,79 @@ func TestADeletedRolloutGivesItsNodesBack(t *testing.T) {
 }
 
 func TestAnAdministratorsCordonStays(t *testing.T) {
-	c := newCluster(t, 1)
+	c := newCluster(t, 2) // the only node of a cluster is never cordoned
 	c.administer("worker-1", true)
-	c.to(imageB)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.MaxUnavailable = imageB, new(intstr.FromInt32(2)) })
 	c.settle()
 	c.expectUpdated(imageB) // compares with what the administrator wants
+}
+
+func TestANodeThatSomebodyUncordonsOnItsWayIsCordonedAgain(t *testing.T) {
+	c := newCluster(t, 2)
+	c.blocked["pod-worker-1"] = true
+	c.to(imageB)
+	c.rounds(3)
+	c.administer("worker-1", false)
+	if node := c.node("worker-1"); node.Spec.Unschedulable {
+		t.Fatal("it was not uncordoned")
+	}
+	c.reconcile()
+	if node := c.node("worker-1"); !node.Spec.Unschedulable {
+		t.Error("it stays uncordoned, though its drain goes on")
+	}
+	clear(c.blocked)
+	c.settle()
+	c.expectUpdated(imageB)
+}
+
+// TestAStrayCordonIsTakenAway: a node with our mark and without a slot would stay
+// cordoned for ever, if nothing is left to do for it.
+func TestAStrayCordonIsTakenAway(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	c.settle()
+	node := c.node("worker-1")
+	node.Spec.Unschedulable = true
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationCordoned, "worker")
+	other := c.node("worker-2")
+	other.Spec.Unschedulable = true
+	metav1.SetMetaDataAnnotation(&other.ObjectMeta, annotationCordoned, "another-rollout")
+	for _, changed := range []*corev1.Node{node, other} {
+		if err := c.client.Update(context.Background(), changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.reconcile()
+	if c.node("worker-1").Spec.Unschedulable || !c.node("worker-2").Spec.Unschedulable {
+		t.Errorf("worker-1 is cordoned: %t; worker-2, by another rollout: %t", c.node("worker-1").Spec.Unschedulable, c.node("worker-2").Spec.Unschedulable)
+	}
+}
+
+// TestTheWorkloadGoesBeforeTheSystem, which it may need to end well.
+func TestTheWorkloadGoesBeforeTheSystem(t *testing.T) {
+	pod := func(name string, priority *int32) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: priority}}
+	}
+	high, system := int32(1_000_000), systemPriority+1000
+	tests := map[string]struct {
+		going []corev1.Pod
+		first string
+	}{
+		"as long as there is any": {[]corev1.Pod{pod("dns", &system), pod("web", nil), pod("db", &high)}, "web db"},
+		"and then the system":     {[]corev1.Pod{pod("dns", &system), pod("ingress", &system)}, "dns ingress"},
+		"nothing is left":         {nil, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, pod := range firstToGo(test.going) {
+				got = append(got, pod.Name)
+			}
+			if strings.Join(got, " ") != test.first {
+				t.Errorf("first go %v, want %s", got, test.first)
+			}
+		})
+	}
 }
 
 func TestDrainLeavesWhatItMust(t *testing.T) {

@@ -55,6 +55,26 @@ func (t *turn) isWithoutOthers(n *Node) bool {
 	})
 }
 
+// waitsForControlPlane names what keeps nodes of the control plane from their turn,
+// though nothing holds the rollout: another one that is cordoned, or in a slot.
+func waitsForControlPlane(s *Scope) string {
+	var out []string
+	isWaiting := false
+	for _, node := range s.Cluster.ControlPlane {
+		if s.slot(node) == nil && (node.Spec.Unschedulable || s.Cluster.InSlots[node.UID]) {
+			out = append(out, node.Name)
+		}
+	}
+	for _, node := range s.selected() {
+		isIt := len(out) == 1 && out[0] == node.Name // it may go itself
+		isWaiting = isWaiting || isControlPlane(node.Node) && !node.runs(s.target()) && s.slot(node.Node) == nil && !isIt
+	}
+	if len(out) == 0 || !isWaiting {
+		return ""
+	}
+	return fmt.Sprintf("; nodes of the control plane go one at a time and wait for %s, not schedulable or in a slot of another ImageRollout: uncordon it, or wait", list(out))
+}
+
 // readControlPlane reads the control-plane nodes, the slots of other rollouts, and
 // what is wrong with etcd, from the API server.
 func (r *Reconciler) readControlPlane(ctx context.Context, scope *Scope) (err error) {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -124,6 +125,34 @@ func (r *Reconciler) removeCordon(ctx context.Context, node *corev1.Node) error 
 	}
 	r.cordons.wrote(node, r.now())
 	return nil
+}
+
+// strayAfter is how long after the last status they are looked for.
+const strayAfter = 5 * time.Second
+
+// strays are the nodes that have our mark and no slot.
+func strays(scope *Scope) []*Node {
+	var found []*Node
+	for i := range scope.Nodes {
+		if node := &scope.Nodes[i]; node.Annotations[annotationCordoned] == scope.Rollout.Name && scope.slot(node.Node) == nil {
+			found = append(found, node)
+		}
+	}
+	return found
+}
+
+// returnStrays uncordons them: of two controllers that were at work for a moment, one
+// may have cordoned a node that the other had freed. Right after a status was written
+// the cache may still show marks of slots that were freed with it.
+func (r *Reconciler) returnStrays(ctx context.Context, scope *Scope, failed map[string]error) {
+	if last, isKnown := r.written[scope.Rollout.Name]; isKnown && r.now().Sub(last.at) < strayAfter {
+		return
+	}
+	for _, node := range strays(scope) {
+		if err := r.uncordon(ctx, slotOf(node.Node), node); err != nil {
+			failed[node.Name] = errors.Join(failed[node.Name], err)
+		}
+	}
 }
 
 // isOutdated says that a write was refused because it was based on an old copy.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,23 +42,39 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 	if err := r.Live.List(ctx, pods, onNode); err != nil {
 		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node.Name, err)
 	}
+	going := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return staysOnNode(&pod) || skip.Matches(labels.Set(pod.Labels)) })
 	isForced := settings.OnTimeout == v1alpha1.DrainForce && isOverdue(scope, slot)
-	isDrained = true
 	var left []string
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if staysOnNode(pod) || skip.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		isDrained = false
+	for _, pod := range firstToGo(going) {
 		if why := r.moveOff(ctx, scope, pod, node, isForced); why != "" {
 			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 		}
 	}
 	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < blockedAfter {
-		return isDrained, "", nil
+		return len(going) == 0, "", nil
 	}
 	return false, "waits for " + list(left), nil
+}
+
+// systemPriority is where the priorities of Kubernetes' own classes begin: a pod of
+// system-cluster-critical or system-node-critical may serve others on its node.
+const systemPriority = int32(2_000_000_000)
+
+// firstToGo are the pods of the workload, and those of the system when none of them
+// is left.
+func firstToGo(going []corev1.Pod) []*corev1.Pod {
+	var workload, system []*corev1.Pod
+	for i := range going {
+		if priority := going[i].Spec.Priority; priority != nil && *priority >= systemPriority {
+			system = append(system, &going[i])
+			continue
+		}
+		workload = append(workload, &going[i])
+	}
+	if len(workload) > 0 {
+		return workload
+	}
+	return system
 }
 
 // skipSelector matches the pods that may stay; none without spec.drain.skipPodSelector.

@@ -44,6 +44,17 @@ func stepEvent(node *Node, before v1alpha1.Slot, after *v1alpha1.Slot) *notice {
 	return nil
 }
 
+// grantEvents tell on the nodes that get a slot what is about to happen to them.
+func grantEvents(scope *Scope, grants []v1alpha1.Slot) []notice {
+	var told []notice
+	for _, slot := range grants {
+		if node := scope.node(slot); node != nil {
+			told = append(told, notice{node.Node, corev1.EventTypeNormal, "SlotGranted", "is taken out of service for " + slot.Image})
+		}
+	}
+	return told
+}
+
 // troubleOf is the reason for a slot that has begun to say what it waits for.
 func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
 	if after == nil || after.Phase != before.Phase || after.Message == "" || before.Message != "" {

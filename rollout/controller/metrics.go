@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -27,6 +28,18 @@ var (
 		Name: "imagemode_rollout_failed_nodes",
 		Help: "Nodes on which the image of an ImageRollout fails now, by failure class.",
 	}, []string{"rollout", "class"})
+	progressSince = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "imagemode_rollout_progress_since_seconds",
+		Help: "Since when, in seconds since 1970, the condition Progressing of an ImageRollout is what it is, by its reason.",
+	}, []string{"rollout", "reason"})
+	blockedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "imagemode_rollout_blocked_drains",
+		Help: "Nodes that are being drained and wait for pods that something keeps.",
+	}, []string{"rollout"})
+	silentGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "imagemode_rollout_silent_agents",
+		Help: "Nodes whose agent owes a report for longer than it may take.",
+	}, []string{"rollout"})
 	phaseSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "imagemode_rollout_phase_seconds",
 		Help:    "How long a node was in a phase of its slot: Draining, Booting, RollingBack, Soaking.",
@@ -35,7 +48,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(nodesGauge, slotsGauge, budgetGauge, failuresGauge, phaseSeconds)
+	metrics.Registry.MustRegister(nodesGauge, slotsGauge, budgetGauge, failuresGauge, progressSince, blockedGauge, silentGauge, phaseSeconds)
 }
 
 // nodeStates are all states of a node, so that one without nodes shows 0.
@@ -46,8 +59,12 @@ func observe(scope *Scope, status v1alpha1.ImageRolloutStatus) {
 	name := scope.Rollout.Name
 	counts := map[string]int{}
 	failuresGauge.DeletePartialMatch(prometheus.Labels{"rollout": name})
+	silent := 0
 	for _, node := range scope.selected() {
 		counts[stateOf(scope, node)]++
+		if scope.isSilent(node) {
+			silent++
+		}
 		if class := failureClass(scope, node); class != "" {
 			failuresGauge.WithLabelValues(name, class).Inc()
 		}
@@ -62,6 +79,23 @@ func observe(scope *Scope, status v1alpha1.ImageRolloutStatus) {
 		left = 0
 	}
 	budgetGauge.WithLabelValues(name).Set(float64(left))
+	silentGauge.WithLabelValues(name).Set(float64(silent))
+	blockedGauge.WithLabelValues(name).Set(float64(blockedDrains(status.Slots)))
+	progressSince.DeletePartialMatch(prometheus.Labels{"rollout": name})
+	if progress := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing); progress != nil {
+		progressSince.WithLabelValues(name, progress.Reason).Set(float64(progress.LastTransitionTime.Unix()))
+	}
+}
+
+// blockedDrains counts those that say what they wait for: pods on their way are no news.
+func blockedDrains(slots []v1alpha1.Slot) int {
+	blocked := 0
+	for _, slot := range slots {
+		if slot.Phase == v1alpha1.SlotDraining && slot.Message != "" {
+			blocked++
+		}
+	}
+	return blocked
 }
 
 // stateOf is the one word for where a node is.
@@ -111,7 +145,7 @@ func observePhases(rollout string, before, after []v1alpha1.Slot, at time.Time) 
 func forget(rollout string) {
 	for _, vector := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{nodesGauge, slotsGauge, budgetGauge, failuresGauge, phaseSeconds} {
+	}{nodesGauge, slotsGauge, budgetGauge, failuresGauge, progressSince, blockedGauge, silentGauge, phaseSeconds} {
 		vector.DeletePartialMatch(prometheus.Labels{"rollout": rollout})
 	}
 }

@@ -74,7 +74,11 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, rollout string, referen
 		return "", name + " has no JSON under " + corev1.DockerConfigJsonKey, nil
 	}
 	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]), "", r.setPullSecret(ctx, rollout, content)
+	err = r.setPullSecret(ctx, rollout, content)
+	if isRefused(err) { // a quota, or the Secret is full
+		return "", fmt.Sprintf("%s could not be brought to the agents, by Secret %s/%s: %s", name, r.Options.Namespace, nodePullSecret, oneLine(err.Error())), nil
+	}
+	return hex.EncodeToString(sum[:]), "", err
 }
 
 // setPullSecret sets the rollout's key, or removes it; the Secret goes with its

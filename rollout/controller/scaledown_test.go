@@ -16,31 +16,50 @@ func TestWhatKeepsANodeFromScaleDown(t *testing.T) {
 	const autoscaler, karpenter = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"
 	for name, test := range map[string]struct {
 		before, kept map[string]string
+		isExcluded   bool
 	}{
 		"nothing is set": {
 			map[string]string{},
-			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: autoscaler + "," + karpenter},
+			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: autoscaler + "," + karpenter + "," + labelExcluded},
+			false,
 		},
 		"an administrator keeps it, too": {
 			map[string]string{autoscaler: "true"},
-			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: karpenter},
+			map[string]string{autoscaler: "true", karpenter: "true", annotationKept: karpenter + "," + labelExcluded},
+			false,
 		},
 		"an administrator has said both": {
 			map[string]string{autoscaler: "false", karpenter: "true"},
+			map[string]string{autoscaler: "false", karpenter: "true", annotationKept: labelExcluded},
+			false,
+		},
+		"an administrator has said all": {
 			map[string]string{autoscaler: "false", karpenter: "true"},
+			map[string]string{autoscaler: "false", karpenter: "true"},
+			true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(test.before)}}
+			if test.isExcluded {
+				node.Labels = map[string]string{labelExcluded: "x"}
+			}
+			labels := maps.Clone(node.Labels)
 			for range 2 { // cordoned again after somebody uncordoned it
 				keepFromScaleDown(node)
 				if diff := cmp.Diff(test.kept, node.Annotations); diff != "" {
 					t.Errorf("while it is away (-want +got):\n%s", diff)
 				}
+				if _, isExcluded := node.Labels[labelExcluded]; !isExcluded {
+					t.Error("load balancers still send to it")
+				}
 			}
 			letScaleDown(node)
 			if diff := cmp.Diff(test.before, node.Annotations); diff != "" {
 				t.Errorf("afterwards (-want +got):\n%s", diff)
+			}
+			if !maps.Equal(labels, node.Labels) {
+				t.Errorf("afterwards it has the labels %v", node.Labels)
 			}
 		})
 	}
@@ -57,6 +76,9 @@ func TestANodeInASlotIsKeptFromScaleDown(t *testing.T) {
 		for name := range c.machines {
 			node := c.node(name)
 			isKept := node.Annotations[scaleDownKeys[0]] == "true" && node.Annotations[scaleDownKeys[1]] == "true"
+			if _, isExcluded := node.Labels[labelExcluded]; isExcluded != isKept {
+				t.Fatalf("%s: kept %t, labels %v", name, isKept, node.Labels)
+			}
 			if isKept != node.Spec.Unschedulable {
 				t.Fatalf("%s: cordoned %t, kept %v", name, node.Spec.Unschedulable, node.Annotations)
 			}

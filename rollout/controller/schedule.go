@@ -131,6 +131,8 @@ var candidateRules = []candidateRule{
 	{"did not fail", func(s *turn, n *Node) bool { return n.failure(s.target(), s.Rollout.Spec.RetryToken) == nil }},
 	// A node that is down may not come back from a reboot.
 	{"is Ready", func(_ *turn, n *Node) bool { return n.isReady() }},
+	// Its drain would be in vain: bootc refuses to boot anything else, or hangs.
+	{"can be updated", func(_ *turn, n *Node) bool { return !n.isUnmanageable() && !n.isBusy() }},
 	// Its drain would be in vain: nobody is there to boot it.
 	{"its agent answers", func(s *turn, n *Node) bool { return !s.isSilent(n) }},
 	// Its drain took too long a short while ago: others go first.

@@ -64,6 +64,17 @@ func rebooted(n *Node)  { n.Status.NodeInfo.BootID = "boot-2" }
 func installedWith(image string) func(*Node) {
 	return func(n *Node) { n.Image.Status.Booted.Image = image }
 }
+func unmanageable(n *Node) {
+	reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered")(n)
+}
+
+// heldUpBy is a node whose agent reports since the start that it waits.
+func heldUpBy(reason, message string) func(*Node) {
+	return func(n *Node) {
+		reports(v1alpha1.ConditionBooted, metav1.ConditionFalse, message)(n)
+		n.Image.Status.Conditions[len(n.Image.Status.Conditions)-1].Reason = reason
+	}
+}
 func unselected(n *Node) { n.IsSelected = false }
 func claimed(n *Node)    { n.Claimant = "other" }
 func updated(n *Node) {
@@ -112,14 +123,17 @@ func TestWhoGetsASlot(t *testing.T) {
 		want  string // names without "worker-"
 		held  string
 	}{
-		"one of two, the oldest":                         {newScope([]Node{newNode(1), newNode(2)}), "1", ""},
-		"two of three under 67 %, rounded down":          {newScope([]Node{newNode(1), newNode(2), newNode(3)}, allowing("67%")), "1 2", ""},
-		"at least one under a small percentage":          {newScope([]Node{newNode(1), newNode(2)}, allowing("10%")), "1", ""},
-		"0 is read as 1":                                 {newScope([]Node{newNode(1), newNode(2)}, allowing("0")), "1", ""},
-		"nobody without an image":                        {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.Spec.Image = "" }), "", "NoImage"},
-		"nobody while paused":                            {newScope([]Node{newNode(1)}, paused), "", "Paused"},
-		"nobody when only staging":                       {newScope([]Node{newNode(1)}, stageOnly), "", "StageOnly"},
-		"nobody after a node failed on the image":        {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "ImageRejected"},
+		"one of two, the oldest":                  {newScope([]Node{newNode(1), newNode(2)}), "1", ""},
+		"two of three under 67 %, rounded down":   {newScope([]Node{newNode(1), newNode(2), newNode(3)}, allowing("67%")), "1 2", ""},
+		"at least one under a small percentage":   {newScope([]Node{newNode(1), newNode(2)}, allowing("10%")), "1", ""},
+		"0 is read as 1":                          {newScope([]Node{newNode(1), newNode(2)}, allowing("0")), "1", ""},
+		"nobody without an image":                 {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.Spec.Image = "" }), "", "NoImage"},
+		"nobody while paused":                     {newScope([]Node{newNode(1)}, paused), "", "Paused"},
+		"nobody when only staging":                {newScope([]Node{newNode(1)}, stageOnly), "", "StageOnly"},
+		"nobody after a node failed on the image": {newScope([]Node{newNode(1), newNode(2, failedOnB)}), "", "ImageRejected"},
+		"not a node on which it failed, though another does well": {newScope([]Node{newNode(1, func(n *Node) {
+			n.Image.Status.LastAttempt = &v1alpha1.Attempt{Image: imageB, Class: v1alpha1.FailureFinalizeFailed, Permanent: true}
+		}), newNode(2, updated), newNode(3)}), "3", ""},
 		"a failure under another token does not count":   {newScope([]Node{newNode(1, func(n *Node) { n.Image.Spec.RetryToken = "2" }), newNode(2, failedOnB)}, func(s *Scope) { s.Rollout.Spec.RetryToken = "2" }), "1", ""},
 		"nobody when a rollout is deleted":               {newScope([]Node{newNode(1)}, func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }), "", "NoImage"},
 		"not a node that is not Ready; it uses capacity": {newScope([]Node{newNode(1, notReady), newNode(2)}), "", ""},
@@ -132,6 +146,8 @@ func TestWhoGetsASlot(t *testing.T) {
 		"not a node without a NodeImage":                  {newScope([]Node{newNode(1, noImage), newNode(2)}), "2", ""},
 		"not a node whose report is from before a reboot": {newScope([]Node{newNode(1, rebooted), newNode(2)}), "2", ""},
 		"not a node that could not go back":               {newScope([]Node{newNode(1, runsOther), newNode(2)}), "2", ""},
+		"not a node that bootc cannot update":             {newScope([]Node{newNode(1, unmanageable), newNode(2)}), "2", ""},
+		"not a node whose bootc does not answer":          {newScope([]Node{newNode(1, heldUpBy(reasonBusy, "")), newNode(2)}), "2", ""},
 		"not a node that runs the image":                  {newScope([]Node{newNode(1, updated), newNode(2)}), "2", ""},
 		"not a node of another rollout":                   {newScope([]Node{newNode(1, claimed), newNode(2)}), "2", ""},
 		"not a node that is no longer selected":           {newScope([]Node{newNode(1, unselected), newNode(2)}), "2", ""},
@@ -217,7 +233,7 @@ func TestWhatNodesAreTold(t *testing.T) {
 }
 
 func TestStagingIsBounded(t *testing.T) {
-	nodes := []Node{newNode(1, noImage), newNode(2, noImage), newNode(3, notStaged), newNode(4), newNode(5, notStaged, notReady), newNode(6, notStaged, failedOnB)}
+	nodes := []Node{newNode(1, noImage), newNode(2, noImage), newNode(3, notStaged), newNode(4), newNode(5, notStaged, notReady), newNode(6, notStaged, failedOnB), newNode(7, notStaged, unmanageable)}
 	scope := newScope(nodes, func(s *Scope) { s.Rollout.Spec.MaxConcurrentStaging = 2 })
 	images := assign(scope).Images
 	staging := 0
@@ -227,7 +243,7 @@ func TestStagingIsBounded(t *testing.T) {
 		}
 	}
 	if staging != 1 {
-		t.Errorf("%d nodes were told to stage, want 1: worker-3 is at it, 4 is done, 5 is down, 6 has failed", staging)
+		t.Errorf("%d nodes were told to stage, want 1: worker-3 is at it, 4 is done, 5 is down, 6 has failed, 7 cannot be updated", staging)
 	}
 }
 

@@ -33,6 +33,8 @@ type Scope struct {
 	// Problem is what keeps new nodes from staging (the pull secret is missing,
 	// say), or empty.
 	Problem string
+	// Refused are the nodes for which the API server refuses what this pass wrote.
+	Refused map[string]error
 	// Cluster is what matters of the nodes outside the rollout.
 	Cluster Cluster
 

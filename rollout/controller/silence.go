@@ -46,6 +46,8 @@ func silenceOf(scope *Scope, node *Node) silence {
 		return missed(node.Image.CreationTimestamp.Time, silentAfter, "no agent has reported on it")
 	case !isOwed(node):
 		return silence{}
+	case !node.isCurrent():
+		return missed(node.readyCondition().LastTransitionTime.Time, answerAfter, "its agent has not reported from the present boot")
 	case status.ObservedGeneration != node.Image.Generation:
 		return missed(writtenBy(node.Image, string(fieldOwner)), answerAfter, "its agent does not answer to what it was told then")
 	case spec.Phase == v1alpha1.PhaseStaged && node.reason(v1alpha1.ConditionStaged) == reasonStaging:

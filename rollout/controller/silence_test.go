@@ -25,6 +25,11 @@ func writtenAt(ordered, reported time.Duration) func(*Node) {
 	}
 }
 
+// readySince is a node that has come up then, after start.
+func readySince(after time.Duration) func(*Node) {
+	return func(n *Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(after)) }
+}
+
 // toldMore is a node whose agent has not seen yet what it was told last.
 func toldMore(n *Node) { n.Image.Generation++ }
 
@@ -54,6 +59,7 @@ func TestWhenAnAgentIsSilent(t *testing.T) {
 		"it has not seen new live content":  {node: newNode(1, updated, toldMore, otherLive, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
 		"it has failed with live content":   {node: newNode(1, updated, toldMore, otherLive, failedLive, writtenAt(time.Hour, 0))},
 		"it has nothing to do":              {node: newNode(1, idle, toldMore, writtenAt(time.Hour, 0))},
+		"it has not come up with the node":  {node: newNode(1, notStaged, rebooted, readySince(time.Hour), writtenAt(0, 0)), since: time.Hour, due: time.Hour + answerAfter},
 		"it downloads":                      {node: newNode(1, downloads, writtenAt(0, time.Hour)), since: time.Hour, due: time.Hour + downloadedAfter},
 		"it is told of another image since": {node: newNode(1, downloads, toldMore, writtenAt(2*time.Hour, time.Hour)), since: 2 * time.Hour, due: 2*time.Hour + answerAfter},
 		"the node holds a slot":             {node: newNode(1, toldMore, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},

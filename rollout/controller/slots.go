@@ -270,9 +270,9 @@ func agentState(node *Node) string {
 	if node.Image == nil || !node.isCurrent() {
 		return "no report from this boot"
 	}
-	for _, condition := range node.Image.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionBooted {
-			return condition.Reason + " " + condition.Message
+	for _, kind := range []string{v1alpha1.ConditionRollbackReady, v1alpha1.ConditionBooted} {
+		if found := meta.FindStatusCondition(node.Image.Status.Conditions, kind); found != nil {
+			return found.Reason + " " + found.Message
 		}
 	}
 	return "no report"

@@ -106,7 +106,7 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 	case counts.Staged == 0:
 		return condition(kind, true, "Staging", progress)
 	}
-	return condition(kind, true, "Updating", progress+waitingFor(scope)+usedUp(scope))
+	return condition(kind, true, "Updating", progress+waitingFor(scope)+usedUp(scope)+waitsForControlPlane(scope))
 }
 
 // usedUp names the nodes that are out of service without a slot, when no further one

@@ -22,6 +22,9 @@ func list(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 }
 
+// oneLine is for texts of others, who may have several.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // clip cuts a message to the API's limit, between characters.
 func clip(message string) string { return cutTo(message, maxMessageBytes) }
 

@@ -27,6 +27,8 @@ type trouble struct {
 var troubles = []trouble{
 	{"PullSecretMissing", func(s *Scope, _ []v1alpha1.Slot) string { return s.Problem },
 		"no further node downloads the image until it is there"},
+	{"WriteRefused", refusedWrites,
+		"tried again by itself: see to the rights of the controller, or to the policy, webhook or quota that the message names"},
 	// Its advice is part of the reason to hold.
 	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
 	{"RebootTimeout", overdue(v1alpha1.SlotBooting),
@@ -47,6 +49,8 @@ var troubles = []trouble{
 		"tried again by itself, see the NodeImages for when: see to what the messages name"},
 	{"NotManageable", reported(v1alpha1.ConditionManageable, metav1.ConditionFalse),
 		"the node is left as it is"},
+	{"NodeHeldUp", heldUpNodes,
+		"it goes on by itself, and the others do not wait for it: see to what the messages name"},
 	{"RollbackNotReady", reported(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse),
 		"the node stays on the image, also if it does not do well: set another image if it has to leave it"},
 	{"LiveTooLarge", liveProblem,

@@ -1,12 +1,16 @@
 package controller
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -45,17 +49,21 @@ func stuck() map[string]struct {
 		names []string
 	}{
 		"PullSecretMissing": {newScope([]Node{newNode(1)}, func(s *Scope) { s.Problem = "Secret a/b (spec.pullSecretRef) does not exist" }), []string{"Secret a/b", "does not exist"}},
-		"ImageRejected":     {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
-		"RebootTimeout":     {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
-		"RollbackTimeout":   {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
-		"NodeFailed":        {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},
-		"DrainBlocked":      {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
-		"DrainSkipped":      {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
-		"NodeConflict":      {newScope([]Node{newNode(1, claimed)}), []string{"worker-1", "ImageRollout other"}},
-		"AgentSilent":       {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
-		"StagingFailing":    {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
-		"NotManageable":     {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
-		"RollbackNotReady":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
+		"WriteRefused": {newScope([]Node{newNode(1)}, func(s *Scope) {
+			s.Refused = refusedOnly(map[string]error{"worker-1": apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "worker-1", errors.New("policy keep-nodes")), "worker-2": errors.New("it is late")})
+		}), []string{"worker-1", "policy keep-nodes"}},
+		"ImageRejected":    {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
+		"RebootTimeout":    {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
+		"RollbackTimeout":  {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
+		"NodeFailed":       {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},
+		"DrainBlocked":     {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
+		"DrainSkipped":     {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
+		"NodeConflict":     {newScope([]Node{newNode(1, claimed)}), []string{"worker-1", "ImageRollout other"}},
+		"AgentSilent":      {newScope([]Node{newNode(1, neverReported)}, after(silentAfter)), []string{"worker-1", "no agent"}},
+		"StagingFailing":   {newScope([]Node{newNode(1, notStaged, attempt(v1alpha1.FailureRegistry, 3))}), []string{"worker-1", "Registry", "connection refused"}},
+		"NotManageable":    {newScope([]Node{newNode(1, reports(v1alpha1.ConditionManageable, metav1.ConditionFalse, "packages were layered"))}), []string{"worker-1", "packages were layered"}},
+		"NodeHeldUp":       {newScope([]Node{newNode(1, notStaged, heldUpBy(reasonBusy, "bootc does not answer"))}, after(heldUpAfter)), []string{"worker-1", "HostBusy", "bootc does not answer"}},
+		"RollbackNotReady": {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse, "rollback entry"))}), []string{"worker-1", "rollback entry"}},
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
 		}), []string{"spec.live", "bytes"}},
@@ -68,7 +76,7 @@ func stuck() map[string]struct {
 
 // aboutNoNode are reasons that are not about a node: the condition's own time
 // says since when.
-var aboutNoNode = map[string]bool{"PullSecretMissing": true, "NodeConflict": true, "LiveTooLarge": true}
+var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true}
 
 func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 	cases := stuck()
@@ -147,6 +155,29 @@ func TestNodesThatUseUpMaxUnavailableAreNamed(t *testing.T) {
 	progress := progressingCondition(scope, countNodes(scope), nil, answer.Held)
 	if len(answer.Grants) > 0 || !strings.HasSuffix(progress.Message, "; no further node is taken out of service: worker-1, not Ready or not schedulable, use up spec.maxUnavailable (1)") {
 		t.Errorf("%d slots; %s: %s", len(answer.Grants), progress.Reason, progress.Message)
+	}
+}
+
+// TestWhatNodesOfTheControlPlaneWaitForIsNamed: no rule holds the rollout then.
+func TestWhatNodesOfTheControlPlaneWaitForIsNamed(t *testing.T) {
+	const waits = "wait for worker-9, not schedulable or in a slot of another ImageRollout"
+	inSlot := func(s *Scope) { s.Cluster.InSlots = map[types.UID]bool{"worker-9-uid": true} }
+	for name, test := range map[string]struct {
+		scope *Scope
+		want  bool
+	}{
+		"another is cordoned":                   {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), true},
+		"another has a slot of another rollout": {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane)), inSlot), true},
+		"it is cordoned itself, and may go":     {newScope([]Node{newNode(9, controlPlane, cordoned)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
+		"none of it has anything to come":       {newScope([]Node{newNode(1, controlPlane, updated), newNode(2)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
+		"all are in service":                    {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane))), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := schedule(test.scope).Held
+			if got := progressingCondition(test.scope, countNodes(test.scope), nil, held).Message; strings.Contains(got, waits) != test.want {
+				t.Errorf("held by %q; %q", held.Reason, got)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package bootcoperator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,17 +71,27 @@ func (r *Reconciler) reconcile(ctx context.Context, rollout *v1alpha1.ImageRollo
 		return ctrl.Result{}, err
 	}
 	report := report{problem: refuse(rollout.Spec)}
+	selector, err := metav1.LabelSelectorAsSelector(rollout.Spec.NodeSelector)
+	if err != nil {
+		selector, report.problem = labels.Nothing(), condition(v1alpha1.ConditionDegraded, true, "InvalidSelector", "spec.nodeSelector is not valid, so nothing is handed to the bootc operator: "+err.Error())
+	}
 	wanted := poolFor(rollout, pool)
 	if wanted != nil && report.problem.Reason == "" && !isIn(wanted, pool) {
-		if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
+		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership)
+		switch {
+		case err == nil:
+			pool = wanted
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+			report.problem = condition(v1alpha1.ConditionDegraded, true, "PoolRefused", fmt.Sprintf(
+				"BootcNodePool %s could not be written: %s; tried again by itself: see whether the operator's version fits, and to the rights of the controller", rollout.Name, clip(strings.Join(strings.Fields(err.Error()), " "))))
+		default:
 			return ctrl.Result{}, fmt.Errorf("BootcNodePool %s could not be written: %w", rollout.Name, err)
 		}
-		pool = wanted
 	}
 	if report.pool, err = readPoolStatus(pool); err != nil {
 		return ctrl.Result{}, err
 	}
-	if report.nodes, err = r.mirrorNodes(ctx, rollout); err != nil {
+	if report.nodes, err = r.mirrorNodes(ctx, rollout.Name, selector); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: lookInterval}, r.writeStatus(ctx, rollout, statusOf(rollout, report))
@@ -98,11 +110,7 @@ func (r *Reconciler) readPool(ctx context.Context, name string) (*unstructured.U
 
 // mirrorNodes brings what the operator's agents report into NodeImages, and
 // returns the nodes of the rollout with it.
-func (r *Reconciler) mirrorNodes(ctx context.Context, rollout *v1alpha1.ImageRollout) ([]bootcNode, error) {
-	selector, err := metav1.LabelSelectorAsSelector(rollout.Spec.NodeSelector)
-	if err != nil {
-		return nil, fmt.Errorf("ImageRollout %s: spec.nodeSelector: %w", rollout.Name, err)
-	}
+func (r *Reconciler) mirrorNodes(ctx context.Context, rollout string, selector labels.Selector) ([]bootcNode, error) {
 	nodes := &corev1.NodeList{}
 	if err := r.Client.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, err
@@ -118,7 +126,7 @@ func (r *Reconciler) mirrorNodes(ctx context.Context, rollout *v1alpha1.ImageRol
 			continue
 		}
 		found = append(found, node)
-		if err := r.mirror(ctx, rollout.Name, &nodes.Items[i], node); err != nil {
+		if err := r.mirror(ctx, rollout, &nodes.Items[i], node); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,9 @@ type bench struct {
 	t      *testing.T
 	client client.Client
 	writes int
-	r      *Reconciler
+	// refuses is what the API server says to a BootcNodePool; nil: it takes it.
+	refuses error
+	r       *Reconciler
 }
 
 func newBench(t *testing.T, change func(*v1alpha1.ImageRolloutSpec)) *bench {
@@ -63,6 +66,9 @@ func newBench(t *testing.T, change func(*v1alpha1.ImageRolloutSpec)) *bench {
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				b.writes++
+				if named, isNamed := object.(interface{ GetKind() string }); b.refuses != nil && isNamed && named.GetKind() == "BootcNodePool" {
+					return b.refuses
+				}
 				return c.Apply(ctx, object, options...)
 			},
 			SubResourceApply: func(ctx context.Context, c client.Client, name string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
@@ -132,9 +138,10 @@ func TestARolloutBecomesAPool(t *testing.T) {
 
 func TestWhatTheOperatorCannotDoIsRefused(t *testing.T) {
 	tests := map[string]func(*v1alpha1.ImageRolloutSpec){
-		"spec.windows": func(s *v1alpha1.ImageRolloutSpec) { s.Windows = []v1alpha1.MaintenanceWindow{{Cron: "0 1 * * *"}} },
-		"spec.canary":  func(s *v1alpha1.ImageRolloutSpec) { s.Canary = &v1alpha1.CanarySpec{} },
-		"spec.live":    func(s *v1alpha1.ImageRolloutSpec) { s.Live = &v1alpha1.LiveContent{TrustBundle: "x"} },
+		"spec.windows":              func(s *v1alpha1.ImageRolloutSpec) { s.Windows = []v1alpha1.MaintenanceWindow{{Cron: "0 1 * * *"}} },
+		"spec.canary":               func(s *v1alpha1.ImageRolloutSpec) { s.Canary = &v1alpha1.CanarySpec{} },
+		"spec.drain.deleteEmptyDir": func(s *v1alpha1.ImageRolloutSpec) { s.Drain.DeleteEmptyDir = new(false) },
+		"spec.live":                 func(s *v1alpha1.ImageRolloutSpec) { s.Live = &v1alpha1.LiveContent{TrustBundle: "x"} },
 	}
 	for field, change := range tests {
 		t.Run(field, func(t *testing.T) {
@@ -144,6 +151,28 @@ func TestWhatTheOperatorCannotDoIsRefused(t *testing.T) {
 				t.Errorf("pool %v, Degraded %s", b.pool(), b.condition("Degraded"))
 			}
 		})
+	}
+}
+
+// TestWhatKeepsAPoolFromBeingWrittenIsSaid: it is tried again for ever.
+func TestWhatKeepsAPoolFromBeingWrittenIsSaid(t *testing.T) {
+	b := newBench(t, func(*v1alpha1.ImageRolloutSpec) {})
+	b.refuses = apierrors.NewBadRequest("unknown field spec.disruption")
+	b.pass()
+	if b.pool() != nil || b.condition("Degraded") != "True PoolRefused" || b.condition("Progressing") != "False PoolRefused" {
+		t.Errorf("Degraded %s, Progressing %s", b.condition("Degraded"), b.condition("Progressing"))
+	}
+	b.refuses = nil
+	b.pass()
+	if b.pool() == nil || b.condition("Degraded") != "False AsExpected" {
+		t.Errorf("then: Degraded %s", b.condition("Degraded"))
+	}
+	b = newBench(t, func(s *v1alpha1.ImageRolloutSpec) {
+		s.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a b", Operator: metav1.LabelSelectorOpExists}}
+	})
+	b.pass()
+	if b.pool() != nil || b.condition("Degraded") != "True InvalidSelector" {
+		t.Errorf("with a selector that is not valid: Degraded %s", b.condition("Degraded"))
 	}
 }
 

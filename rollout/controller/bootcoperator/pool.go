@@ -27,6 +27,9 @@ var refusals = []refusal{
 	{"windows", func(s v1alpha1.ImageRolloutSpec) bool { return len(s.Windows) > 0 }},
 	{"gates", func(s v1alpha1.ImageRolloutSpec) bool { return len(s.Gates) > 0 }},
 	{"drain.onTimeout Force", func(s v1alpha1.ImageRolloutSpec) bool { return s.Drain.OnTimeout == v1alpha1.DrainForce }},
+	{"drain.deleteEmptyDir false", func(s v1alpha1.ImageRolloutSpec) bool {
+		return s.Drain.DeleteEmptyDir != nil && !*s.Drain.DeleteEmptyDir
+	}},
 	{"drain.skipPodSelector", func(s v1alpha1.ImageRolloutSpec) bool { return s.Drain.SkipPodSelector != nil }},
 	{"drift Correct", func(s v1alpha1.ImageRolloutSpec) bool { return s.Drift == v1alpha1.DriftCorrect }},
 	{"live", func(s v1alpha1.ImageRolloutSpec) bool { return s.Live != nil }},

@@ -16,7 +16,8 @@ type Faults struct {
 	// HoldLockSeconds is how long a command that changes something keeps the
 	// sysroot's lock after it has done its work: others wait for it.
 	HoldLockSeconds int `json:"holdLockSeconds,omitempty"`
-	// Incompatible is what local package layering makes of the booted system.
+	// Incompatible is what local package layering makes of the booted system: bootc
+	// says so, and refuses to switch and to upgrade.
 	Incompatible bool `json:"incompatible,omitempty"`
 	// SoftRebootCapable says so of what is staged.
 	SoftRebootCapable bool `json:"softRebootCapable,omitempty"`
@@ -71,6 +72,15 @@ func (h *Host) FailOnPurpose(verb string) error {
 		}
 	}
 	return errors.New(failure.Text)
+}
+
+// refuseIncompatible is what bootc says where packages were layered by hand.
+func (h *Host) refuseIncompatible() error {
+	faults, err := h.Faults()
+	if err == nil && faults.Incompatible {
+		return errors.New("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. You can run `rpm-ostree reset` to undo the modifications.")
+	}
+	return err
 }
 
 // holdLock waits while the caller holds the lock.

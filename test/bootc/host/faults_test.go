@@ -51,16 +51,34 @@ func TestAFinalizeThatFailsOnPurposeBootsTheOldImage(t *testing.T) {
 func TestStatusAsTheSwitchesWantIt(t *testing.T) {
 	f, _ := installed(t)
 	target := f.push(t, "second", bootable("etc/new", "x"))
-	f.faults(t, `{"incompatible":true,"softRebootCapable":true}`)
+	f.faults(t, `{"softRebootCapable":true}`)
 	if err := f.Switch(context.Background(), SwitchOptions{Target: registryImage(target), SoftReboot: "auto"}); err != nil {
 		t.Fatal(err)
 	}
+	f.faults(t, `{"incompatible":true,"softRebootCapable":true}`)
 	status, err := f.Status()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !status.Status.Booted.Incompatible || !status.Status.Staged.SoftRebootCapable {
 		t.Errorf("%+v, %+v", status.Status.Booted, status.Status.Staged)
+	}
+}
+
+func TestAHostThatWasChangedByHandIsNotUpdated(t *testing.T) {
+	f, first := installed(t)
+	target := f.push(t, "second", bootable("etc/new", "x"))
+	f.faults(t, `{"incompatible":true}`)
+	for verb, err := range map[string]error{
+		"switch":  f.Switch(context.Background(), SwitchOptions{Target: registryImage(target)}),
+		"upgrade": f.Upgrade(context.Background(), UpgradeOptions{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "local rpm-ostree modifications") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	if got := f.slots(t); got != "booted="+digestOf(first) {
+		t.Errorf("slots %s", got)
 	}
 }
 

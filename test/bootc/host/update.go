@@ -32,6 +32,9 @@ func (h *Host) Switch(ctx context.Context, options SwitchOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := h.refuseIncompatible(); err != nil {
+		return err
+	}
 	target := options.Target
 	if target.Image, err = source.Canonicalize(target.Image); err != nil {
 		return err
@@ -73,6 +76,9 @@ func (h *Host) Upgrade(ctx context.Context, options UpgradeOptions) error {
 	defer unlock()
 	state, err := h.load()
 	if err != nil {
+		return err
+	}
+	if err := h.refuseIncompatible(); err != nil {
 		return err
 	}
 	if options.FromDownloaded {

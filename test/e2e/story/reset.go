@@ -134,7 +134,7 @@ func (s *Story) freeSlots(ctx context.Context) error {
 		for _, slot := range rollouts.Items[i].Status.Slots {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slot.Node}}
 			err := s.Cluster.Client.Patch(ctx, node, client.RawPatch("application/merge-patch+json", []byte(
-				`{"metadata":{"annotations":{"imagemode.dev/cordoned-for":null,"imagemode.dev/kept-from-scale-down":null,`+
+				`{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null},"annotations":{"imagemode.dev/cordoned-for":null,"imagemode.dev/kept-from-scale-down":null,`+
 					`"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"karpenter.sh/do-not-disrupt":null}},"spec":{"unschedulable":null}}`)))
 			if client.IgnoreNotFound(err) != nil {
 				return err
