@@ -84,6 +84,7 @@ func TestNoArgumentIsUnvalidated(t *testing.T) {
 		rapid.String(),
 		rapid.StringMatching(`[-a-z0-9.:/@ \n$]{0,40}@sha256:[0-9a-fA-F]{62,66}`),
 		rapid.StringMatching(`[-a-z0-9.]{1,20}(:[0-9]{1,6})?(/[-a-z0-9._]{1,10}){0,3}@sha256:[0-9a-f]{64}`),
+		rapid.StringMatching(`[a-z][a-z0-9]{0,10}\.example(/[a-z0-9]{1,10}){1,3}@sha256:[0-9a-f]{64}`), // every one is a reference
 	)
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -327,6 +328,24 @@ func TestAnOrderIsTakenBackOnlyWhenTheAgentHasSeenIt(t *testing.T) {
 	}
 	c.settle() // checks that the reboot comes within the slot
 	c.expectUpdated(imageA)
+}
+
+// TestAnOrderToBootIsGivenOnTheLatestReport: between the look at a report and the order
+// the agent may have reported that the image is gone from where it was staged.
+func TestAnOrderToBootIsGivenOnTheLatestReport(t *testing.T) {
+	c := newCluster(t, 1)
+	c.to(imageB)
+	c.rounds(2)
+	seen := &Node{Node: c.node("worker-1"), Image: c.image("worker-1")}
+	c.machines["worker-1"].staged = ""
+	c.report("worker-1")
+	for phase, isRefused := range map[v1alpha1.NodeImagePhase]bool{v1alpha1.PhaseBooted: true, v1alpha1.PhaseRolledBack: true, v1alpha1.PhaseStaged: false} {
+		spec := seen.Image.Spec
+		spec.Phase = phase
+		if err := c.controller.applyImage(t.Context(), seen, spec); apierrors.IsConflict(err) != isRefused {
+			t.Errorf("%s on an old report: %v", phase, err)
+		}
+	}
 }
 
 // TestWritesPerNode counts what a rollout costs the API server: every write of
