@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,18 @@ func TestSystemdFindsACommandAgain(t *testing.T) {
 	}
 	if command, err := other.Command(ctx, testUnit); err != nil || command.State != CommandNone {
 		t.Errorf("after Forget: %+v, %v", command, err)
+	}
+}
+
+// TestSystemdLetsPodsGoFirst: an image is written while they are at work.
+func TestSystemdLetsPodsGoFirst(t *testing.T) {
+	ctx, host := newTestHost(t)
+	if err := host.Start(ctx, testUnit, shell("exec sleep 60"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command("systemctl", "show", "--property=IOWeight", "--value", testUnit).CombinedOutput()
+	if got := strings.TrimSpace(string(said)); err != nil || got != "20" {
+		t.Errorf("IOWeight %s, %v", got, err)
 	}
 }
 

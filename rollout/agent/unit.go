@@ -22,6 +22,10 @@ var hostEnvironment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/u
 // Type=exec is what RuntimeMaxSec has an effect on; oneshot ignores it.
 func unitProperties(unit string, arguments []string, timeout time.Duration) []systemd.Property {
 	stdout, stderr := outputPaths(unit)
+	weight := backgroundIOWeight
+	if unit == unitQuery {
+		weight = normalIOWeight
+	}
 	return []systemd.Property{
 		systemd.PropDescription("imagemode: bootc " + arguments[1]),
 		systemd.PropExecStart(escape(arguments), false),
@@ -33,8 +37,17 @@ func unitProperties(unit string, arguments []string, timeout time.Duration) []sy
 		property("StandardInput", "null"),
 		property("StandardOutputFileToTruncate", stdout),
 		property("StandardErrorFileToTruncate", stderr),
+		property("IOWeight", weight),
 	}
 }
+
+// What a unit gets of a disk that others use, too (systemd.resource-control(5), 1 to
+// 10000): images are written while pods are at work, and what asks for a status has a
+// deadline.
+const (
+	normalIOWeight     = uint64(100)
+	backgroundIOWeight = uint64(20)
+)
 
 // escape keeps systemd from putting environment variables into arguments: it
 // does that for a transient unit, too.
