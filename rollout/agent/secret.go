@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -57,12 +56,8 @@ func readSecretFile(path string) (Secret, error) {
 	return io.ReadAll(io.LimitReader(file, maxFileBytes))
 }
 
-// writeAuthFile brings the credentials to where bootc reads them, if they are
-// not there already.
+// writeAuthFile brings the credentials to where bootc reads them, anew before every
+// command: somebody may have made the file readable for others.
 func writeAuthFile(host Host, secret Secret) error {
-	present, err := host.ReadFile(authFilePath)
-	if err == nil && bytes.Equal(present, secret) {
-		return nil
-	}
 	return host.WriteFile(authFilePath, secret, 0o600)
 }
