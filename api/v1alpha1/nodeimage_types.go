@@ -114,6 +114,14 @@ type NodeImageSpec struct {
 	//
 	// +optional
 	CorrectDrift bool `json:"correctDrift,omitempty"`
+
+	// reportRequests counts how often the agent was asked for a report: it answers
+	// with one. That is done before the node is taken out of service, if nothing was
+	// heard of its agent for ten minutes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReportRequests int64 `json:"reportRequests,omitempty"`
 }
 
 // Conditions of a NodeImage.

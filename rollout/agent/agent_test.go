@@ -207,6 +207,25 @@ func TestADownloadThatTakesItsTimeIsReported(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatIsAskedForAReportGivesOne, once, and does nothing to the host.
+func TestAnAgentThatIsAskedForAReportGivesOne(t *testing.T) {
+	b := newBench(t)
+	b.order(imageB, v1alpha1.PhaseStaged)
+	b.settleDown()
+	writes, calls := b.writes, len(b.machine.calls)
+	b.orderSpec(func(s *v1alpha1.NodeImageSpec) {
+		s.DesiredImage, s.Phase, s.ReportRequests = imageB.String(), v1alpha1.PhaseStaged, 1
+	})
+	b.look()
+	if got := b.object(); b.writes != writes+1 || got.Status.ObservedGeneration != got.Generation {
+		t.Errorf("%d reports, of generation %d of %d", b.writes-writes, got.Status.ObservedGeneration, got.Generation)
+	}
+	b.settleDown()
+	if b.writes != writes+1 || len(b.machine.calls) != calls {
+		t.Errorf("%d reports, commands %v", b.writes-writes, b.machine.calls[calls:])
+	}
+}
+
 func TestAgentWithoutNodeImageDoesNotLookAtTheHost(t *testing.T) {
 	b := newBench(t)
 	b.agent.host = nil // any look would panic

@@ -16,6 +16,7 @@ const (
 func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
 	images := map[string]v1alpha1.NodeImageSpec{}
 	tokens := stagingTokens(scope)
+	asked := schedule(scope).Asked
 	for i := range scope.Nodes {
 		node := &scope.Nodes[i]
 		slot := scope.slot(node.Node)
@@ -23,6 +24,9 @@ func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
 			continue
 		}
 		spec := heldSpec(scope, node)
+		if asked[node.Name] && node.Image.Status.ObservedGeneration == node.Image.Generation {
+			spec.ReportRequests++
+		}
 		switch {
 		case slot != nil && isOrdered(scope, *slot, node):
 			order(scope, &spec, *slot)
@@ -84,6 +88,9 @@ func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
 		spec.PullSecretHash = scope.PullSecretHash
 	} else if node.Image != nil {
 		spec.PullSecretHash = node.Image.Spec.PullSecretHash
+	}
+	if node.Image != nil {
+		spec.ReportRequests = node.Image.Spec.ReportRequests
 	}
 	spec.Rollout = scope.Rollout.Name
 	spec.RetryToken = scope.Rollout.Spec.RetryToken

@@ -75,8 +75,9 @@ func heldUpNodes(scope *Scope, _ []v1alpha1.Slot) string {
 	return list(names)
 }
 
-// isKeptFromReboot says whether the agent has seen the order to boot and reports
-// something else than a reboot: what holds the node back, it is not the image.
+// isKeptFromReboot says whether the node is Ready in the boot that it had when it was told
+// to boot the image: what holds it back, or that its agent is gone, is not the image's
+// fault, which nobody has tried.
 func isKeptFromReboot(slot v1alpha1.Slot, node *Node) bool {
-	return !hasRebooted(slot, node) && node.isReady() && node.isCurrent() && node.Image.Status.ObservedGeneration == node.Image.Generation
+	return !hasRebooted(slot, node) && node.isReady()
 }

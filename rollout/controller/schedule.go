@@ -23,6 +23,9 @@ type Assignment struct {
 type Schedule struct {
 	// Grants are the slots to give now.
 	Grants []v1alpha1.Slot
+	// Asked are the nodes, by name, that will get one when their agents have answered:
+	// nothing was heard of them lately.
+	Asked map[string]bool
 	// Held is why no slot is given to anyone (reason, message), or empty.
 	Held Hold
 }
@@ -159,20 +162,21 @@ func schedule(scope *Scope) Schedule {
 			return Schedule{Held: held}
 		}
 	}
-	return Schedule{Grants: grantSlots(scope)}
+	return grantSlots(scope)
 }
 
 // grantSlots gives slots to candidates, as many as may be out of service. Nodes
-// that are out of service already come first: they cost nothing more.
-func grantSlots(scope *Scope) []v1alpha1.Slot {
+// that are out of service already come first: they cost nothing more. A node that is
+// asked keeps its place meanwhile.
+func grantSlots(scope *Scope) Schedule {
 	allowed := maxUnavailable(scope)
 	out := outOfService(scope)
 	held := len(scope.Rollout.Status.Slots)
 	turn := newTurn(scope)
-	var grants []v1alpha1.Slot
+	answer := Schedule{Asked: map[string]bool{}}
 	for _, node := range candidates(turn, out) {
 		isOut := out[node.Name]
-		if held >= allowed || (!isOut && len(out) >= allowed) || len(grants) >= maxGrants {
+		if held >= allowed || (!isOut && len(out) >= allowed) || len(answer.Grants)+len(answer.Asked) >= maxGrants {
 			break
 		}
 		if !turn.isUp(node) {
@@ -181,9 +185,13 @@ func grantSlots(scope *Scope) []v1alpha1.Slot {
 		held++
 		out[node.Name] = true
 		turn.take(node)
-		grants = append(grants, newSlot(scope, node))
+		if !scope.isHeardOf(node) {
+			answer.Asked[node.Name] = true
+			continue
+		}
+		answer.Grants = append(answer.Grants, newSlot(scope, node))
 	}
-	return grants
+	return answer
 }
 
 func newSlot(scope *Scope, node *Node) v1alpha1.Slot {

@@ -15,6 +15,11 @@ const (
 	// answerAfter is how long one may take to say what it does about a new order: it
 	// does not tell of steps that last no more than a minute.
 	answerAfter = 2 * time.Minute
+	// bootedAfter is how long one may take from the order to boot until the node goes
+	// down, as it does not tell of an unlock that takes no longer than bootc may.
+	bootedAfter = 5 * time.Minute
+	// heardFor is for how long a report shows that the agent is there.
+	heardFor = 10 * time.Minute
 	// downloadedAfter is how long one may be silent while it downloads: it ends a
 	// download that lasts 30 minutes.
 	downloadedAfter = 35 * time.Minute
@@ -33,12 +38,15 @@ type silence struct {
 }
 
 // silenceOf is which report of the node's agent is still to come, and when it is
-// overdue; zero: none. Of a node that is down or in a slot, others tell. The times are
+// overdue; zero: none. Of a node that is down, others tell. The times are
 // those that the API server keeps of who wrote, so that a controller that has just
 // started has them, too.
 func silenceOf(scope *Scope, node *Node) silence {
-	if node.Image == nil || !node.isReady() || scope.slot(node.Node) != nil {
+	if node.Image == nil || !node.isReady() {
 		return silence{}
+	}
+	if slot := scope.slot(node.Node); slot != nil {
+		return silenceInSlot(scope, *slot, node)
 	}
 	status, spec := node.Image.Status, node.Image.Spec
 	switch {
@@ -54,6 +62,22 @@ func silenceOf(scope *Scope, node *Node) silence {
 		return missed(writtenBy(node.Image, agentManager), downloadedAfter, "its agent downloads the image and has not reported")
 	}
 	return silence{}
+}
+
+// silenceInSlot is that of an agent that was told to boot: it answers with the reboot.
+func silenceInSlot(scope *Scope, slot v1alpha1.Slot, node *Node) silence {
+	isTold := slot.Phase == v1alpha1.SlotBooting || slot.Phase == v1alpha1.SlotRollingBack
+	if !isTold || hasRebooted(slot, node) || node.Image.Status.ObservedGeneration == node.Image.Generation {
+		return silence{}
+	}
+	return missed(writtenBy(node.Image, string(fieldOwner)), min(bootedAfter, rebootTimeout(scope)), "its agent does not answer to the order to boot")
+}
+
+// isHeardOf says whether the agent has reported a short while ago: one that is gone would
+// leave the node drained. Where the API server keeps no times it counts as heard of.
+func (s *Scope) isHeardOf(node *Node) bool {
+	last := writtenBy(node.Image, agentManager)
+	return last.IsZero() || s.Now.Sub(last) < heardFor
 }
 
 // isOwed says whether the agent has something to do: with nothing left it does not

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,20 +50,23 @@ func TestWhenAnAgentIsSilent(t *testing.T) {
 		since, due time.Duration
 		change     func(*Scope)
 	}{
-		"it has never reported":             {node: newNode(1, neverReported), due: silentAfter},
-		"it has no NodeImage":               {node: newNode(1, noImage)},
-		"the node is down":                  {node: newNode(1, neverReported, notReady)},
-		"it has seen the order":             {node: newNode(1, notStaged, writtenAt(time.Hour, 0))},
-		"it has not seen the order":         {node: newNode(1, notStaged, toldMore, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
-		"who wrote when is not known":       {node: newNode(1, notStaged, toldMore)},
-		"the node runs the image already":   {node: newNode(1, updated, toldMore, writtenAt(time.Hour, 0))},
-		"it has not seen new live content":  {node: newNode(1, updated, toldMore, otherLive, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
-		"it has failed with live content":   {node: newNode(1, updated, toldMore, otherLive, failedLive, writtenAt(time.Hour, 0))},
-		"it has nothing to do":              {node: newNode(1, idle, toldMore, writtenAt(time.Hour, 0))},
-		"it has not come up with the node":  {node: newNode(1, notStaged, rebooted, readySince(time.Hour), writtenAt(0, 0)), since: time.Hour, due: time.Hour + answerAfter},
-		"it downloads":                      {node: newNode(1, downloads, writtenAt(0, time.Hour)), since: time.Hour, due: time.Hour + downloadedAfter},
-		"it is told of another image since": {node: newNode(1, downloads, toldMore, writtenAt(2*time.Hour, time.Hour)), since: 2 * time.Hour, due: 2*time.Hour + answerAfter},
-		"the node holds a slot":             {node: newNode(1, toldMore, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},
+		"it has never reported":                   {node: newNode(1, neverReported), due: silentAfter},
+		"it has no NodeImage":                     {node: newNode(1, noImage)},
+		"the node is down":                        {node: newNode(1, neverReported, notReady)},
+		"it has seen the order":                   {node: newNode(1, notStaged, writtenAt(time.Hour, 0))},
+		"it has not seen the order":               {node: newNode(1, notStaged, toldMore, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
+		"who wrote when is not known":             {node: newNode(1, notStaged, toldMore)},
+		"the node runs the image already":         {node: newNode(1, updated, toldMore, writtenAt(time.Hour, 0))},
+		"it has not seen new live content":        {node: newNode(1, updated, toldMore, otherLive, writtenAt(time.Hour, 0)), since: time.Hour, due: time.Hour + answerAfter},
+		"it has failed with live content":         {node: newNode(1, updated, toldMore, otherLive, failedLive, writtenAt(time.Hour, 0))},
+		"it has nothing to do":                    {node: newNode(1, idle, toldMore, writtenAt(time.Hour, 0))},
+		"it has not come up with the node":        {node: newNode(1, notStaged, rebooted, readySince(time.Hour), writtenAt(0, 0)), since: time.Hour, due: time.Hour + answerAfter},
+		"it downloads":                            {node: newNode(1, downloads, writtenAt(0, time.Hour)), since: time.Hour, due: time.Hour + downloadedAfter},
+		"it is told of another image since":       {node: newNode(1, downloads, toldMore, writtenAt(2*time.Hour, time.Hour)), since: 2 * time.Hour, due: 2*time.Hour + answerAfter},
+		"it does not answer to the order to boot": {node: newNode(1, toldMore, writtenAt(0, 0)), due: bootedAfter, change: holding(1, v1alpha1.SlotBooting)},
+		"it had seen the order to boot":           {node: newNode(1, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},
+		"the node has rebooted":                   {node: newNode(1, toldMore, rebooted, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},
+		"the node is drained":                     {node: newNode(1, toldMore, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotDraining)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +107,51 @@ func TestNobodyWaitsForASilentAgent(t *testing.T) {
 	grants := schedule(scope).Grants
 	if len(grants) != 1 || grants[0].Node != "worker-3" {
 		t.Errorf("slots for %+v, want one for worker-3", grants)
+	}
+}
+
+// TestAnAgentIsAskedBeforeItsNodeIsTakenOut: one that has ended since it staged the image
+// would leave its node drained.
+func TestAnAgentIsAskedBeforeItsNodeIsTakenOut(t *testing.T) {
+	heardAgo := func(ago time.Duration) func(*Node) { return writtenAt(-24*time.Hour, -ago) }
+	tests := map[string]struct {
+		nodes  []Node
+		change func(*Scope)
+		// slot and asked are the nodes that get a slot, and that are asked, without "worker-".
+		slot, asked string
+	}{
+		"it has just reported":                        {nodes: []Node{newNode(1, heardAgo(heardFor-time.Second))}, slot: "1"},
+		"nothing was heard of it":                     {nodes: []Node{newNode(1, heardAgo(heardFor))}, asked: "1"},
+		"it was asked, and may still answer":          {nodes: []Node{newNode(1, toldMore, writtenAt(-time.Minute, -heardFor)), newNode(2, heardAgo(0))}},
+		"it was asked, and does not answer":           {nodes: []Node{newNode(1, toldMore, writtenAt(-answerAfter, -heardFor)), newNode(2, heardAgo(0))}, slot: "2"},
+		"as many as there are places":                 {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, heardAgo(heardFor))}, asked: "1"},
+		"one that is asked keeps its place":           {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, heardAgo(0)), newNode(3, heardAgo(0))}, change: allowing("2"), slot: "2", asked: "1"},
+		"nobody while nobody gets a slot":             {nodes: []Node{newNode(1, heardAgo(heardFor))}, change: paused},
+		"nobody while the places are taken":           {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2)}, change: holding(2, v1alpha1.SlotBooting)},
+		"nobody while somebody else has a node down":  {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, cordoned, notStaged)}},
+		"not one that would not be given a slot then": {nodes: []Node{newNode(1, heardAgo(heardFor), notStaged)}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			scope := newScope(test.nodes)
+			if test.change != nil {
+				test.change(scope)
+			}
+			var slots, asked []string
+			for _, slot := range schedule(scope).Grants {
+				slots = append(slots, strings.TrimPrefix(slot.Node, "worker-"))
+			}
+			images := assign(scope).Images
+			for _, node := range scope.Nodes {
+				if images[node.Name].ReportRequests != node.Image.Spec.ReportRequests {
+					asked = append(asked, strings.TrimPrefix(node.Name, "worker-"))
+				}
+			}
+			want := []string{test.slot, test.asked}
+			if diff := cmp.Diff(want, []string{strings.Join(slots, " "), strings.Join(asked, " ")}); diff != "" {
+				t.Errorf("slots, asked (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

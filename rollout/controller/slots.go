@@ -119,6 +119,8 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 		return enterRollback(scope, slot, node, result.gate+" is not met for "+rollbackDeadline(scope).String())
 	case hasArrived(slot, node):
 		slot.Message = clip("on the image; waits for " + result.gate)
+	case scope.isSilent(node):
+		slot.Message = silenceOf(scope, node).what
 	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not Ready on the image after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	default:

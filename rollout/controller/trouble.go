@@ -92,7 +92,9 @@ func overdue(phase v1alpha1.SlotPhase) func(*Scope, []v1alpha1.Slot) string {
 	return func(scope *Scope, slots []v1alpha1.Slot) string {
 		var names []string
 		for _, slot := range slots {
-			if slot.Phase == phase && isOverdue(scope, slot) {
+			node := scope.node(slot)
+			isSilent := node != nil && scope.isSilent(node) // told by that
+			if slot.Phase == phase && isOverdue(scope, slot) && !isSilent {
 				names = append(names, aboutNode(slot.Node, slot.Since.Time, slot.Message))
 			}
 		}
