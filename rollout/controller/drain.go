@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,9 @@ func (r *Reconciler) moveOff(ctx context.Context, scope *Scope, pod *corev1.Pod,
 	if pod.DeletionTimestamp != nil {
 		return hanging(scope.Now, pod, node)
 	}
+	if job := r.gateJobOf(pod); job != nil {
+		return r.endGate(ctx, job)
+	}
 	if why := refusal(pod, scope.Rollout.Spec.Drain); why != "" {
 		return why
 	}
@@ -102,6 +106,15 @@ func (r *Reconciler) moveOff(ctx context.Context, scope *Scope, pod *corev1.Pod,
 		return r.remove(ctx, pod)
 	}
 	return r.evict(ctx, pod)
+}
+
+// endGate ends a Job of a gate that has lasted longer than its slot. Its pod evicted, it
+// would be made anew on the same node.
+func (r *Reconciler) endGate(ctx context.Context, job *batchv1.Job) string {
+	if err := r.deleteJob(ctx, job); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // hanging says why a pod that was told to end is still there, once that is odd.
