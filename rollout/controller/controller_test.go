@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -422,6 +424,55 @@ func TestADrainThatTakesTooLong(t *testing.T) {
 		c.settle()
 		c.expectUpdated(imageB)
 	})
+}
+
+// Past the deadline, Force deletes what a budget keeps, and nothing else: most pods can
+// still be evicted, and the right to delete them is not there by default.
+func TestForceDeletesWhatABudgetKeeps(t *testing.T) {
+	several := apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."))
+	mayNot := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no right"))
+	tests := map[string]struct {
+		policy                v1alpha1.DrainTimeoutPolicy
+		after                 time.Duration
+		refusal, deletion     error
+		isEvicted, isDeleted  bool
+		blocked, alsoMentions string
+	}{
+		"no budget: evicted":                       {v1alpha1.DrainForce, 2 * time.Hour, nil, mayNot, true, false, "", ""},
+		"a budget: deleted":                        {v1alpha1.DrainForce, 2 * time.Hour, tooManyRequests(), nil, false, true, "", ""},
+		"several budgets: deleted":                 {v1alpha1.DrainForce, 2 * time.Hour, several, nil, false, true, "", ""},
+		"a budget, before the deadline: kept":      {v1alpha1.DrainForce, time.Minute, tooManyRequests(), nil, false, false, "budget web needs 1", ""},
+		"a budget under Halt: kept":                {v1alpha1.DrainHalt, 2 * time.Hour, tooManyRequests(), nil, false, false, "budget web needs 1", ""},
+		"a budget, no right to delete: both named": {v1alpha1.DrainForce, 2 * time.Hour, tooManyRequests(), mayNot, false, true, "budget web needs 1", "imagemode-force-drain"},
+		"an API server with much to do: kept":      {v1alpha1.DrainForce, 2 * time.Hour, apierrors.NewTooManyRequests("try later", 1), nil, false, false, "try later", ""},
+		"a webhook that refuses: kept":             {v1alpha1.DrainForce, 2 * time.Hour, mayNot, nil, false, false, "no right", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 1)
+			var isEvicted, isDeleted bool
+			c.controller.Client = interceptor.NewClient(c.client, interceptor.Funcs{
+				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+					isEvicted = test.refusal == nil
+					return test.refusal
+				},
+				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+					isDeleted = true
+					return test.deletion
+				},
+			})
+			scope := newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), func(s *Scope) {
+				s.Rollout.Spec.Drain.OnTimeout, s.Now = test.policy, start.Add(test.after)
+			})
+			_, blocked, err := c.controller.drain(context.Background(), scope, scope.Rollout.Status.Slots[0], &scope.Nodes[0])
+			if err != nil || !strings.Contains(blocked, test.blocked) || !strings.Contains(blocked, test.alsoMentions) || (test.blocked == "") != (blocked == "") {
+				t.Errorf("blocked %q, %v", blocked, err)
+			}
+			if isEvicted != test.isEvicted || isDeleted != test.isDeleted {
+				t.Errorf("evicted: %t, deleted: %t", isEvicted, isDeleted)
+			}
+		})
+	}
 }
 
 func TestAGateThatIsNotMetSendsTheNodeBack(t *testing.T) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,9 @@ const (
 
 // drain makes one pass over the pods of a node: it evicts those that have to
 // go, by the eviction subresource, so that PodDisruptionBudgets decide; after
-// the deadline and under onTimeout Force it deletes them. It returns whether
-// none is left, or which stay and why: nothing while all is on its way.
+// the deadline and under onTimeout Force it deletes those that their budget keeps.
+// It returns whether none is left, or which stay and why: nothing while all is on
+// its way.
 func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (isDrained bool, blocked string, err error) {
 	settings := scope.Rollout.Spec.Drain
 	skip, err := skipSelector(settings)
@@ -102,10 +104,7 @@ func (r *Reconciler) moveOff(ctx context.Context, scope *Scope, pod *corev1.Pod,
 	if why := refusal(pod, scope.Rollout.Spec.Drain); why != "" {
 		return why
 	}
-	if isForced {
-		return r.remove(ctx, pod)
-	}
-	return r.evict(ctx, pod)
+	return r.evict(ctx, pod, isForced)
 }
 
 // endGate ends a Job of a gate that has lasted longer than its slot. Its pod evicted, it
@@ -162,45 +161,60 @@ func refusal(pod *corev1.Pod, settings v1alpha1.DrainSpec) string {
 	return ""
 }
 
-// evict asks for the eviction and says what refuses it. The UID makes sure that
-// it is this pod and not its replacement under the same name.
-func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod) string {
+// evict asks for the eviction and says what refuses it; a budget that does is
+// overruled if isForced. The UID makes sure that it is this pod and not its
+// replacement under the same name.
+func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, isForced bool) string {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 	}
 	err := r.Client.SubResource("eviction").Create(ctx, pod, eviction)
-	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return ""
-	case apierrors.IsTooManyRequests(err):
-		return budgetOf(err)
 	}
-	return err.Error()
+	budget := budgetOf(err)
+	switch {
+	case budget == "":
+		return err.Error()
+	case isForced:
+		return r.remove(ctx, pod, budget)
+	}
+	return budget
 }
 
 // remove deletes a pod past its budget, with its own grace period.
-func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod) string {
+func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod, budget string) string {
 	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return ""
 	case apierrors.IsForbidden(err):
-		return "the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"
+		return budget + "; the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"
 	}
 	return err.Error()
 }
 
-// budgetOf reads which PodDisruptionBudget refused: the API server says so in
-// the causes of its answer.
+// severalBudgets is part of the API server's answer where more than one budget selects
+// the pod: it evicts no such pod, whatever they allow.
+const severalBudgets = "more than one PodDisruptionBudget"
+
+// budgetOf reads which PodDisruptionBudget refused the eviction; empty: it was none. An
+// API server with too much to do answers with the same code, but names no budget.
 func budgetOf(err error) string {
 	status, isStatus := err.(apierrors.APIStatus) //nolint:errorlint // the API server's answer, not wrapped
-	if isStatus && status.Status().Details != nil {
+	if !isStatus {
+		return ""
+	}
+	if answer := status.Status(); answer.Code == http.StatusInternalServerError && strings.Contains(answer.Message, severalBudgets) {
+		return answer.Message
+	}
+	if status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
 			if cause.Type == policyv1.DisruptionBudgetCause {
 				return "no more disruptions allowed: " + cause.Message
 			}
 		}
 	}
-	return err.Error()
+	return ""
 }
