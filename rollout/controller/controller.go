@@ -355,7 +355,9 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		look(end.Sub(scope.Now))
 	}
 	for _, skipped := range scope.Rollout.Status.Skipped {
-		look(skipped.Time.Add(drainTimeout(scope)).Sub(scope.Now))
+		if due := skipped.Time.Add(drainTimeout(scope)); due.After(scope.Now) {
+			look(due.Sub(scope.Now))
+		}
 	}
 	return next
 }

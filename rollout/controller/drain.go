@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// blockedAfter is how long a drain lasts before it says what it waits for:
-	// pods that follow one another through their budget are no news.
+	// blockedAfter is how long a drain lasts before it says what it waits for, if
+	// its timeout is not shorter: pods that follow one another through their budget
+	// are no news.
 	blockedAfter = 30 * time.Second
 	// terminatingLimit is how long after its grace period a pod may still be
 	// there: the kubelet needs some seconds to report the end.
@@ -46,14 +47,19 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node.Name, err)
 	}
 	going := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return staysOnNode(&pod) || skip.Matches(labels.Set(pod.Labels)) })
-	isForced := settings.OnTimeout == v1alpha1.DrainForce && isOverdue(scope, slot)
+	isLate := isOverdue(scope, slot)
+	isForced := settings.OnTimeout == v1alpha1.DrainForce && isLate
 	var left []string
 	for _, pod := range firstToGo(going) {
-		if why := r.moveOff(ctx, scope, pod, node, isForced); why != "" {
+		why := r.moveOff(ctx, scope, pod, node, isForced)
+		if why == "" && isLate {
+			why = "was told to end" // a drain that took too long names what it has waited for
+		}
+		if why != "" {
 			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 		}
 	}
-	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < blockedAfter {
+	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < min(blockedAfter, drainTimeout(scope)) {
 		return len(going) == 0, "", nil
 	}
 	return false, "waits for " + list(left), nil

@@ -41,7 +41,7 @@ var troubles = []trouble{
 	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
 		"the drain goes on: let the pods go, or set another spec.drain.onTimeout"},
 	{"DrainSkipped", skippedNodes,
-		"tried again after the others: let the pods go until then"},
+		"tried again after the others: see to it that the pods may go"},
 	{"NodeConflict", conflicts,
 		"change spec.nodeSelector of one of the two"},
 	{"AgentSilent", silentAgents,
