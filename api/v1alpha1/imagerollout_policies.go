@@ -233,7 +233,7 @@ type JobGate struct {
 	// cronJob is the name of a CronJob, in the controller's namespace, whose
 	// jobTemplate the Job is made from; it is usually suspended. The Job's pods
 	// run on the node, cordoned or not, and find its name in NODE_NAME. It runs
-	// once for each node, image and retryToken.
+	// once for each boot of a node, image and retryToken.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,14 +102,28 @@ func newScheme(t failer) *runtime.Scheme {
 
 func newCluster(t failer, nodes int) *cluster {
 	t.Helper()
-	return newClusterOn(t, nodes, fake.NewClientBuilder().WithScheme(newScheme(t)).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
-		WithStatusSubresource(&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}).
+	return newClusterWith(t, nodes, newScheme(t))
+}
+
+// newClusterWith is for kinds that few tests need.
+func newClusterWith(t failer, nodes int, scheme *runtime.Scheme) *cluster {
+	t.Helper()
+	return newClusterOn(t, nodes, fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).
+		WithStatusSubresource(withStatus(scheme)...).
 		WithIndex(&corev1.Node{}, "spec.unschedulable", func(object client.Object) []string {
 			return []string{strconv.FormatBool(object.(*corev1.Node).Spec.Unschedulable)}
 		}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{List: listMetadata}).
 		Build())
+}
+
+func withStatus(scheme *runtime.Scheme) []client.Object {
+	objects := []client.Object{&v1alpha1.ImageRollout{}, &v1alpha1.NodeImage{}, &corev1.Node{}}
+	if scheme.IsGroupRegistered(batchv1.GroupName) {
+		objects = append(objects, &batchv1.Job{})
+	}
+	return objects
 }
 
 // listMetadata lets the fake client select by the fields of nodes where only their

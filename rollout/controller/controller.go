@@ -201,6 +201,11 @@ func (r *Reconciler) carryOutSlot(ctx context.Context, scope *Scope, slot v1alph
 		return carriedOut{err: err}
 	}
 	next := advance(scope, slot, node, result)
+	if node != nil && slot.Phase == v1alpha1.SlotBooting && (next == nil || next.Phase != v1alpha1.SlotBooting) {
+		if err := r.endJobs(ctx, scope.Rollout, slot, node); err != nil {
+			return carriedOut{err: err}
+		}
+	}
 	if next, err = r.putBack(ctx, scope, slot, next, node); err != nil {
 		return carriedOut{err: err}
 	}
@@ -248,8 +253,9 @@ func (r *Reconciler) work(ctx context.Context, scope *Scope, slot v1alpha1.Slot,
 	switch {
 	case slot.Phase == v1alpha1.SlotDraining && !result.isDrained:
 		result.isDrained, result.blocked, err = r.drain(ctx, scope, slot, node)
+	case isWithdrawn(scope, slot): // nobody asks any more whether its image is good
 	case slot.Phase == v1alpha1.SlotBooting && hasArrived(slot, node):
-		result.gate, err = r.unmetGate(ctx, scope.Rollout, node)
+		result.gate, err = r.unmetGate(ctx, scope.Rollout, slot, node)
 	}
 	return result, err
 }
@@ -349,7 +355,9 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		look(end.Sub(scope.Now))
 	}
 	for _, skipped := range scope.Rollout.Status.Skipped {
-		look(skipped.Time.Add(drainTimeout(scope)).Sub(scope.Now))
+		if due := skipped.Time.Add(drainTimeout(scope)); due.After(scope.Now) {
+			look(due.Sub(scope.Now))
+		}
 	}
 	return next
 }

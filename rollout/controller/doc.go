@@ -24,6 +24,6 @@ package controller
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get,namespace=openshift-machine-config-operator
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;create,namespace=openshift-machine-config-operator
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;create;delete,namespace=openshift-machine-config-operator
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch;delete,namespace=openshift-machine-config-operator
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch

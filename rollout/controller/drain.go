@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +21,9 @@ import (
 )
 
 const (
-	// blockedAfter is how long a drain lasts before it says what it waits for:
-	// pods that follow one another through their budget are no news.
+	// blockedAfter is how long a drain lasts before it says what it waits for, if
+	// its timeout is not shorter: pods that follow one another through their budget
+	// are no news.
 	blockedAfter = 30 * time.Second
 	// terminatingLimit is how long after its grace period a pod may still be
 	// there: the kubelet needs some seconds to report the end.
@@ -29,8 +32,9 @@ const (
 
 // drain makes one pass over the pods of a node: it evicts those that have to
 // go, by the eviction subresource, so that PodDisruptionBudgets decide; after
-// the deadline and under onTimeout Force it deletes them. It returns whether
-// none is left, or which stay and why: nothing while all is on its way.
+// the deadline and under onTimeout Force it deletes those that their budget keeps.
+// It returns whether none is left, or which stay and why: nothing while all is on
+// its way.
 func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (isDrained bool, blocked string, err error) {
 	settings := scope.Rollout.Spec.Drain
 	skip, err := skipSelector(settings)
@@ -43,14 +47,19 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node.Name, err)
 	}
 	going := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return staysOnNode(&pod) || skip.Matches(labels.Set(pod.Labels)) })
-	isForced := settings.OnTimeout == v1alpha1.DrainForce && isOverdue(scope, slot)
+	isLate := isOverdue(scope, slot)
+	isForced := settings.OnTimeout == v1alpha1.DrainForce && isLate
 	var left []string
 	for _, pod := range firstToGo(going) {
-		if why := r.moveOff(ctx, scope, pod, node, isForced); why != "" {
+		why := r.moveOff(ctx, scope, pod, node, isForced)
+		if why == "" && isLate {
+			why = "was told to end" // a drain that took too long names what it has waited for
+		}
+		if why != "" {
 			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 		}
 	}
-	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < blockedAfter {
+	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < min(blockedAfter, drainTimeout(scope)) {
 		return len(going) == 0, "", nil
 	}
 	return false, "waits for " + list(left), nil
@@ -95,13 +104,22 @@ func (r *Reconciler) moveOff(ctx context.Context, scope *Scope, pod *corev1.Pod,
 	if pod.DeletionTimestamp != nil {
 		return hanging(scope.Now, pod, node)
 	}
+	if job := r.gateJobOf(pod); job != nil {
+		return r.endGate(ctx, job)
+	}
 	if why := refusal(pod, scope.Rollout.Spec.Drain); why != "" {
 		return why
 	}
-	if isForced {
-		return r.remove(ctx, pod)
+	return r.evict(ctx, pod, isForced)
+}
+
+// endGate ends a Job of a gate that has lasted longer than its slot. Its pod evicted, it
+// would be made anew on the same node.
+func (r *Reconciler) endGate(ctx context.Context, job *batchv1.Job) string {
+	if err := r.deleteJob(ctx, job); err != nil {
+		return err.Error()
 	}
-	return r.evict(ctx, pod)
+	return ""
 }
 
 // hanging says why a pod that was told to end is still there, once that is odd.
@@ -149,45 +167,60 @@ func refusal(pod *corev1.Pod, settings v1alpha1.DrainSpec) string {
 	return ""
 }
 
-// evict asks for the eviction and says what refuses it. The UID makes sure that
-// it is this pod and not its replacement under the same name.
-func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod) string {
+// evict asks for the eviction and says what refuses it; a budget that does is
+// overruled if isForced. The UID makes sure that it is this pod and not its
+// replacement under the same name.
+func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, isForced bool) string {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 	}
 	err := r.Client.SubResource("eviction").Create(ctx, pod, eviction)
-	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return ""
-	case apierrors.IsTooManyRequests(err):
-		return budgetOf(err)
 	}
-	return err.Error()
+	budget := budgetOf(err)
+	switch {
+	case budget == "":
+		return err.Error()
+	case isForced:
+		return r.remove(ctx, pod, budget)
+	}
+	return budget
 }
 
 // remove deletes a pod past its budget, with its own grace period.
-func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod) string {
+func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod, budget string) string {
 	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return ""
 	case apierrors.IsForbidden(err):
-		return "the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"
+		return budget + "; the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"
 	}
 	return err.Error()
 }
 
-// budgetOf reads which PodDisruptionBudget refused: the API server says so in
-// the causes of its answer.
+// severalBudgets is part of the API server's answer where more than one budget selects
+// the pod: it evicts no such pod, whatever they allow.
+const severalBudgets = "more than one PodDisruptionBudget"
+
+// budgetOf reads which PodDisruptionBudget refused the eviction; empty: it was none. An
+// API server with too much to do answers with the same code, but names no budget.
 func budgetOf(err error) string {
 	status, isStatus := err.(apierrors.APIStatus) //nolint:errorlint // the API server's answer, not wrapped
-	if isStatus && status.Status().Details != nil {
+	if !isStatus {
+		return ""
+	}
+	if answer := status.Status(); answer.Code == http.StatusInternalServerError && strings.Contains(answer.Message, severalBudgets) {
+		return answer.Message
+	}
+	if status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
 			if cause.Type == policyv1.DisruptionBudgetCause {
 				return "no more disruptions allowed: " + cause.Message
 			}
 		}
 	}
-	return err.Error()
+	return ""
 }

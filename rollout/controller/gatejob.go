@@ -16,7 +16,7 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// labelGate marks the Jobs of gates with the rollout's name, cut to a label's length.
+// labelGate marks the Jobs of gates and their pods with the rollout's name, cut to a label's length.
 const labelGate = "imagemode.dev/gate-of"
 
 // gateJobKept is how long a Job of a gate is kept where its template does not say:
@@ -26,9 +26,9 @@ const gateJobKept = int32(24 * 60 * 60)
 // unfinishedJob makes the Job of a gate, if it is not there, and says what it
 // waits for; empty when the Job has succeeded. Its name holds what it is about,
 // so that it is made once.
-func (r *Reconciler) unfinishedJob(ctx context.Context, rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, node *Node) (string, error) {
+func (r *Reconciler) unfinishedJob(ctx context.Context, rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, slot v1alpha1.Slot, node *Node) (string, error) {
 	job := &batchv1.Job{}
-	key := client.ObjectKey{Namespace: r.Options.Namespace, Name: gateJobName(rollout, gate, node)}
+	key := r.gateJobKey(rollout, gate, slot, node)
 	err := r.Live.Get(ctx, key, job)
 	if apierrors.IsNotFound(err) {
 		return r.createJob(ctx, rollout, gate, node, key)
@@ -36,18 +36,65 @@ func (r *Reconciler) unfinishedJob(ctx context.Context, rollout *v1alpha1.ImageR
 	if err != nil {
 		return "", fmt.Errorf("Job %s of a gate: %w", key, err)
 	}
-	for _, condition := range job.Status.Conditions {
-		if condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch condition.Type {
-		case batchv1.JobComplete:
-			return "", nil
-		case batchv1.JobFailed:
-			return fmt.Sprintf("Job %s failed: %s", key, condition.Message), nil
+	end := endOf(job)
+	switch {
+	case job.DeletionTimestamp != nil:
+		return fmt.Sprintf("Job %s is being deleted; it is made anew", key), nil // its pods were ended, whatever they say
+	case end == nil:
+		return fmt.Sprintf("Job %s has not ended", key), nil
+	case end.Type == batchv1.JobFailed:
+		return fmt.Sprintf("Job %s failed: %s", key, end.Message), nil
+	}
+	return "", nil
+}
+
+// endOf is how the Job has ended; nil: it has not.
+func endOf(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		condition := &job.Status.Conditions[i]
+		if condition.Status == corev1.ConditionTrue && (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) {
+			return condition
 		}
 	}
-	return fmt.Sprintf("Job %s has not ended", key), nil
+	return nil
+}
+
+// endJobs deletes the Jobs of the slot's gates that nobody waits for any more: one that
+// goes on would be restarted after the next boot, on another image. Those that have
+// ended stay for their logs.
+func (r *Reconciler) endJobs(ctx context.Context, rollout *v1alpha1.ImageRollout, slot v1alpha1.Slot, node *Node) error {
+	for _, gate := range rollout.Spec.Gates {
+		if gate.Job == nil {
+			continue
+		}
+		job := &batchv1.Job{}
+		err := r.Live.Get(ctx, r.gateJobKey(rollout, gate, slot, node), job)
+		if err == nil && endOf(job) == nil {
+			err = r.deleteJob(ctx, job)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("Job of gate %s could not be ended: %w", gate.Name, err)
+		}
+	}
+	return nil
+}
+
+// deleteJob deletes the Job and its pods.
+func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
+	err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsConflict(err) { // another Job by now
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// gateJobOf is the Job of a gate that the pod belongs to; nil: none.
+func (r *Reconciler) gateJobOf(pod *corev1.Pod) *batchv1.Job {
+	owner := metav1.GetControllerOf(pod)
+	if _, isGate := pod.Labels[labelGate]; !isGate || owner == nil || owner.Kind != "Job" || pod.Namespace != r.Options.Namespace {
+		return nil
+	}
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
 }
 
 func (r *Reconciler) createJob(ctx context.Context, rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, node *Node, key client.ObjectKey) (string, error) {
@@ -69,9 +116,10 @@ func (r *Reconciler) createJob(ctx context.Context, rollout *v1alpha1.ImageRollo
 // gateJob is the Job for one node. It is bound to the node, past the scheduler:
 // the node is still cordoned.
 func gateJob(rollout *v1alpha1.ImageRollout, template *batchv1.CronJob, node *Node, key client.ObjectKey) *batchv1.Job {
+	of := strings.TrimRight(rollout.Name[:min(len(rollout.Name), 63)], "-.")
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Name: key.Name, Namespace: key.Namespace,
-		Labels: map[string]string{labelGate: strings.TrimRight(rollout.Name[:min(len(rollout.Name), 63)], "-.")},
+		Labels: map[string]string{labelGate: of},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ImageRollout", Name: rollout.Name, UID: rollout.UID,
 		}},
@@ -80,6 +128,7 @@ func gateJob(rollout *v1alpha1.ImageRollout, template *batchv1.CronJob, node *No
 		kept := gateJobKept
 		job.Spec.TTLSecondsAfterFinished = &kept
 	}
+	metav1.SetMetaDataLabel(&job.Spec.Template.ObjectMeta, labelGate, of) // by which a drain knows its pods
 	job.Spec.Template.Spec.NodeName = node.Name
 	for i := range job.Spec.Template.Spec.Containers {
 		container := &job.Spec.Template.Spec.Containers[i]
@@ -88,9 +137,14 @@ func gateJob(rollout *v1alpha1.ImageRollout, template *batchv1.CronJob, node *No
 	return job
 }
 
-// gateJobName is the same for the same gate, node, image and retry token.
-func gateJobName(rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, node *Node) string {
-	about := strings.Join([]string{string(rollout.UID), gate.Name, string(node.UID), rollout.Spec.Image, rollout.Spec.RetryToken}, "\x00")
+// gateJobKey is the same for the same gate, node, image, boot and retry token: what a
+// Job has found out in one boot says nothing about the next one.
+func (r *Reconciler) gateJobKey(rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, slot v1alpha1.Slot, node *Node) client.ObjectKey {
+	boot := node.Status.NodeInfo.BootID
+	if node.Image != nil {
+		boot = fmt.Sprint(boot, "\x00", node.Image.Status.SoftReboots)
+	}
+	about := strings.Join([]string{string(rollout.UID), gate.Name, string(node.UID), slot.Image, boot, rollout.Spec.RetryToken}, "\x00")
 	sum := sha256.Sum256([]byte(about))
-	return "imagemode-gate-" + hex.EncodeToString(sum[:])[:16]
+	return client.ObjectKey{Namespace: r.Options.Namespace, Name: "imagemode-gate-" + hex.EncodeToString(sum[:])[:16]}
 }

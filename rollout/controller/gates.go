@@ -14,9 +14,9 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// unmetGate names the first gate that is not met on the node, and why; empty
-// when all are.
-func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollout, node *Node) (string, error) {
+// unmetGate names the first gate that is not met on the node, which runs the slot's
+// image, and why; empty when all are.
+func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollout, slot v1alpha1.Slot, node *Node) (string, error) {
 	if problem := gateProblem(rollout.Spec.Gates); problem != "" {
 		return problem, nil
 	}
@@ -29,7 +29,7 @@ func (r *Reconciler) unmetGate(ctx context.Context, rollout *v1alpha1.ImageRollo
 		case gate.Pods != nil:
 			problem, err = r.unreadyPods(ctx, *gate.Pods, node.Name)
 		case gate.Job != nil:
-			problem, err = r.unfinishedJob(ctx, rollout, gate, node)
+			problem, err = r.unfinishedJob(ctx, rollout, gate, slot, node)
 		}
 		if problem != "" || err != nil {
 			return fmt.Sprintf("gate %s: %s", gate.Name, problem), err

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,20 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// gateBench is a controller on an API server that holds these objects.
-func gateBench(t *testing.T, objects ...client.Object) (*Reconciler, client.Client) {
+func schemeWithJobs(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := newScheme(t)
 	if err := batchv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).
+	return scheme
+}
+
+// gateBench is a controller on an API server that holds these objects.
+func gateBench(t *testing.T, objects ...client.Object) (*Reconciler, client.Client) {
+	t.Helper()
+	server := fake.NewClientBuilder().WithScheme(schemeWithJobs(t)).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }).Build()
 	return &Reconciler{Client: server, Live: server, Options: Options{Namespace: testNamespace}}, server
 }
@@ -64,7 +72,7 @@ func TestGates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := gateBench(t, test.objects...)
 			rollout := &v1alpha1.ImageRollout{Spec: v1alpha1.ImageRolloutSpec{Gates: test.gates}}
-			got, err := r.unmetGate(context.Background(), rollout, &test.node)
+			got, err := r.unmetGate(context.Background(), rollout, v1alpha1.Slot{}, &test.node)
 			if err != nil || got != test.want {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)
 			}
@@ -208,16 +216,22 @@ func TestAGateThatIsNotValidDisturbsNoNode(t *testing.T) {
 	})
 }
 
-func TestAJobOfAGateRunsOnceOnItsNode(t *testing.T) {
-	template := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "check", Namespace: testNamespace}}
+// jobGate is a gate whose Job is made from template.
+func jobGate() (gate v1alpha1.Gate, template *batchv1.CronJob) {
+	template = &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "check", Namespace: testNamespace}}
 	template.Spec.JobTemplate.Spec.Template.Spec.Containers = []corev1.Container{{Name: "check", Image: "check"}}
+	return v1alpha1.Gate{Name: "job", Job: &v1alpha1.JobGate{CronJob: "check"}}, template
+}
+
+func TestAJobOfAGateRunsOnceOnItsNode(t *testing.T) {
+	gate, template := jobGate()
 	r, server := gateBench(t, template)
 	rollout := &v1alpha1.ImageRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker", UID: "rollout-uid"}}
-	rollout.Spec.Gates = []v1alpha1.Gate{{Name: "job", Job: &v1alpha1.JobGate{CronJob: "check"}}}
-	node := newNode(1)
+	rollout.Spec.Gates = []v1alpha1.Gate{gate}
+	node, slot := newNode(1), v1alpha1.Slot{Image: imageB}
 	look := func(want string) {
 		t.Helper()
-		got, err := r.unmetGate(context.Background(), rollout, &node)
+		got, err := r.unmetGate(context.Background(), rollout, slot, &node)
 		if err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
@@ -244,6 +258,122 @@ func TestAJobOfAGateRunsOnceOnItsNode(t *testing.T) {
 	look("failed: exit code 1")
 	end(batchv1.JobComplete, "")
 	look("")
+	rollout.Spec.Image = imageC
+	look("") // what the rollout is to do next is not what the node runs
 	rollout.Spec.RetryToken = "2"
 	look("has not ended") // another try is another Job
+	rollout.Spec.RetryToken = ""
+	node.Image.Status.SoftReboots++
+	look("has not ended") // as is another boot
+	node.Image.Status.SoftReboots--
+	node.Status.NodeInfo.BootID = "boot-3"
+	look("has not ended")
+	node.Status.NodeInfo.BootID = "boot-1"
+	slot.Image = imageC
+	look("has not ended") // and another image
+	slot.Image = imageB
+	look("")
+	job.Finalizers = []string{"example.com/keep"}
+	if err := errors.Join(server.Update(context.Background(), job), server.Delete(context.Background(), job)); err != nil {
+		t.Fatal(err)
+	}
+	look("is being deleted") // its pods were ended
+}
+
+// The target changes while a node on the image waits for a gate: its Job ends, none is
+// made for the old slot, and the next image gets a Job of its own in its own boot.
+func TestAJobOfAGateSaysNothingAboutTheNextImage(t *testing.T) {
+	c := newClusterWith(t, 2, schemeWithJobs(t))
+	gate, template := jobGate()
+	c.create(template)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.Gates = imageB, []v1alpha1.Gate{gate} })
+	jobs := func() []batchv1.Job {
+		t.Helper()
+		list := &batchv1.JobList{}
+		if err := c.client.List(context.Background(), list); err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	until := func(what string, isIt func() bool) {
+		t.Helper()
+		for range 40 {
+			if c.rounds(1); isIt() {
+				return
+			}
+		}
+		t.Fatalf("%s never came: slots %+v, Jobs %d", what, c.rollout().Status.Slots, len(jobs()))
+	}
+	until("a Job", func() bool { return len(jobs()) == 1 })
+	before := jobs()[0]
+	node := before.Spec.Template.Spec.NodeName
+	if c.machines[node].booted != imageB {
+		t.Fatalf("%s runs %s", node, c.machines[node].booted)
+	}
+	c.to(imageA)
+	c.reconcile() // and the agent has not even seen it
+	if slots := c.rollout().Status.Slots; len(slots) > 0 && slots[0].Phase == v1alpha1.SlotBooting {
+		t.Fatalf("the slot, which was withdrawn, waits for its gate: %+v", slots)
+	}
+	until("the end of the slot", func() bool {
+		slots := c.rollout().Status.Slots
+		return len(slots) == 0 || slots[0].Image == imageA
+	})
+	if left := jobs(); len(left) > 0 {
+		t.Fatalf("%d Jobs are left of the slot, which was withdrawn", len(left))
+	}
+	until("the next Job", func() bool { return len(jobs()) == 1 })
+	job := jobs()[0]
+	if m := c.machines[job.Spec.Template.Spec.NodeName]; m.booted != imageA || job.Name == before.Name {
+		t.Fatalf("Job %s, that before is %s; its node runs %s", job.Name, before.Name, m.booted)
+	}
+	end := func(kind batchv1.JobConditionType) {
+		t.Helper()
+		job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue}}
+		if err := c.client.Status().Update(context.Background(), &job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(batchv1.JobComplete)
+	c.settle()
+	c.expectUpdated(imageA)
+	if left := jobs(); len(left) != 1 || len(c.rollout().Status.Rejected) > 0 {
+		t.Errorf("%d Jobs, rejected %+v; want that which has ended, and nothing rejected", len(left), c.rollout().Status.Rejected)
+	}
+}
+
+// A pod of a gate's Job goes with its Job: evicted, it would end well, or come back.
+func TestADrainEndsTheJobsOfGates(t *testing.T) {
+	isController := true
+	pod := func(name, namespace string, labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: labels, UID: types.UID(name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: name, UID: types.UID(name + "-job"), Controller: &isController}},
+		}, Spec: corev1.PodSpec{NodeName: "worker-1"}}
+	}
+	ofGate := map[string]string{labelGate: "worker"}
+	tests := map[string]struct {
+		pod     *corev1.Pod
+		isEnded bool
+	}{
+		"the Job of a gate is ended":          {pod("check", testNamespace, ofGate), true},
+		"another's pod is evicted":            {pod("check", testNamespace, nil), false},
+		"the label alone does not make a Job": {pod("check", "default", ofGate), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "check", Namespace: test.pod.Namespace, UID: "check-job"}}
+			r, server := gateBench(t, test.pod, job)
+			scope := newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining))
+			if _, blocked, err := r.drain(context.Background(), scope, scope.Rollout.Status.Slots[0], &scope.Nodes[0]); err != nil || blocked != "" {
+				t.Fatalf("blocked %q, %v", blocked, err)
+			}
+			isThere := func(object client.Object) bool {
+				return server.Get(context.Background(), client.ObjectKeyFromObject(object), object) == nil
+			}
+			if isThere(job) == test.isEnded || isThere(test.pod) != test.isEnded { // no garbage collector is here
+				t.Errorf("Job left: %t, pod left: %t", isThere(job), isThere(test.pod))
+			}
+		})
+	}
 }

@@ -291,6 +291,11 @@ func TestAdvance(t *testing.T) {
 	}
 	recalled := func(n *Node) { n.Image.Spec.Phase, n.Image.Spec.DesiredImage = v1alpha1.PhaseStaged, imageC }
 	unseen := func(n *Node) { n.Image.Generation = 2 }
+	toldAt := func(after time.Duration) func(*Node) {
+		return func(n *Node) {
+			n.Image.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(fieldOwner), Time: &metav1.Time{Time: start.Add(after)}}}
+		}
+	}
 	ordered := func(n *Node) { n.Image.Spec.Phase = v1alpha1.PhaseBooted }
 	softly := func(n *Node) {
 		n.Status.NodeInfo.BootID, n.Image.Status.BootID, n.Image.Status.SoftReboots = "boot-1", "boot-1", 1
@@ -338,19 +343,22 @@ func TestAdvance(t *testing.T) {
 		"another image, the agent has seen it: return":      {v1alpha1.SlotBooting, newNode(1, recalled), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, ""},
 		"another image, the agent has not seen it: wait":    {v1alpha1.SlotBooting, newNode(1, recalled, unseen), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotBooting, ""},
 		"another image, the order still stands: wait":       {v1alpha1.SlotBooting, newNode(1, ordered), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotBooting, ""},
-		"no soak: free":                                     {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, nil, freed, ""},
-		"soaking: wait":                                     {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute)}, v1alpha1.SlotSoaking, ""},
-		"soaked: free":                                      {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, freed, ""},
-		"Ready again in the soak: from the start":           {v1alpha1.SlotSoaking, newNode(1, updated, func(n *Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start) }), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, v1alpha1.SlotSoaking, ""},
-		"not Ready in the soak: wait":                       {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(10 * time.Minute)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
-		"not Ready in the soak for too long: go back":       {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
-		"not Ready late in the soak: wait":                  {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(50*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(time.Hour)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
-		"now Ready, now not, past soak and deadline: back":  {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(79*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(80 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
-		"not Ready for too long, rollback is off: keep":     {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(time.Hour), noRollback}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
-		"rebooted in the soak, no report yet: wait":         {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, nil, v1alpha1.SlotSoaking, "waits for the agent's report from this boot"},
-		"returned on the old image: free without a soak":    {v1alpha1.SlotSoaking, newNode(1), outcome{}, []func(*Scope){soak(time.Hour)}, freed, ""},
-		"withdrawn: free as soon as Ready, report or not":   {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, []func(*Scope){withImage(imageC)}, freed, ""},
-		"withdrawn and not Ready: wait":                     {v1alpha1.SlotSoaking, newNode(1, notReady), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"another image, the agent does not answer: say so":  {v1alpha1.SlotBooting, newNode(1, recalled, unseen, toldAt(time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(3 * time.Minute)}, v1alpha1.SlotBooting, "since 2026-05-01T12:01:00Z: the image is not the rollout's any more, and the agent of worker-1 has to confirm that it will not reboot for " + imageB + "; node Ready=True, agent: no report; " + adviceRecall},
+		"another image, it was told just now: wait":         {v1alpha1.SlotBooting, newNode(1, recalled, unseen, toldAt(2*time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(3 * time.Minute)}, v1alpha1.SlotBooting, ""},
+		"another image, the node is down on its way back":   {v1alpha1.SlotRollingBack, newNode(1, updated, notReady, toldAt(time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(time.Hour)}, v1alpha1.SlotRollingBack, "since 2026-05-01T12:01:00Z: the image is not the rollout's any more, and the agent of worker-1 has to confirm that it will not reboot for " + imageB + "; node Ready=Unknown, agent: no report; " + adviceRecall},
+		"no soak: free": {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, nil, freed, ""},
+		"soaking: wait": {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute)}, v1alpha1.SlotSoaking, ""},
+		"soaked: free":  {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, freed, ""},
+		"Ready again in the soak: from the start":          {v1alpha1.SlotSoaking, newNode(1, updated, func(n *Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start) }), outcome{}, []func(*Scope){soak(5 * time.Minute), later(4 * time.Minute)}, v1alpha1.SlotSoaking, ""},
+		"not Ready in the soak: wait":                      {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(10 * time.Minute)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"not Ready in the soak for too long: go back":      {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
+		"not Ready late in the soak: wait":                 {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(50*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(time.Hour)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"now Ready, now not, past soak and deadline: back": {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(79*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(80 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
+		"not Ready for too long, rollback is off: keep":    {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(time.Hour), noRollback}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
+		"rebooted in the soak, no report yet: wait":        {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, nil, v1alpha1.SlotSoaking, "waits for the agent's report from this boot"},
+		"returned on the old image: free without a soak":   {v1alpha1.SlotSoaking, newNode(1), outcome{}, []func(*Scope){soak(time.Hour)}, freed, ""},
+		"withdrawn: free as soon as Ready, report or not":  {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, []func(*Scope){withImage(imageC)}, freed, ""},
+		"withdrawn and not Ready: wait":                    {v1alpha1.SlotSoaking, newNode(1, notReady), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

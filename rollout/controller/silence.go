@@ -65,9 +65,10 @@ func silenceOf(scope *Scope, node *Node) silence {
 }
 
 // silenceInSlot is that of an agent that was told to boot: it answers with the reboot.
+// What is missed when that is taken back, see isUnconfirmed.
 func silenceInSlot(scope *Scope, slot v1alpha1.Slot, node *Node) silence {
 	isTold := slot.Phase == v1alpha1.SlotBooting || slot.Phase == v1alpha1.SlotRollingBack
-	if !isTold || hasRebooted(slot, node) || node.Image.Status.ObservedGeneration == node.Image.Generation {
+	if !isTold || isWithdrawn(scope, slot) || hasRebooted(slot, node) || node.Image.Status.ObservedGeneration == node.Image.Generation {
 		return silence{}
 	}
 	return missed(writtenBy(node.Image, string(fieldOwner)), min(bootedAfter, rebootTimeout(scope)), "its agent does not answer to the order to boot")

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,11 +27,32 @@ func withSkipped(entries []v1alpha1.SkippedNode, s *Scope, slot v1alpha1.Slot, r
 	})
 }
 
-// skippedNodes names them for a condition.
-func skippedNodes(s *Scope, _ []v1alpha1.Slot) string {
+// skippedNodes names them for a condition, without those that are tried again by now.
+func skippedNodes(s *Scope, slots []v1alpha1.Slot) string {
 	var names []string
 	for _, skipped := range s.Rollout.Status.Skipped {
-		names = append(names, aboutNode(skipped.Node, skipped.Time.Time, skipped.Message))
+		if slices.ContainsFunc(slots, func(slot v1alpha1.Slot) bool { return slot.NodeUID == skipped.NodeUID }) {
+			continue
+		}
+		why := skipped.Message
+		if until := leftAloneUntil(s, skipped); s.Now.Before(until) {
+			why = strings.TrimPrefix(why+", ", ", ") + "is left alone until " + until.UTC().Format(time.RFC3339)
+		}
+		names = append(names, aboutNode(skipped.Node, skipped.Time.Time, why))
 	}
 	return list(names)
+}
+
+// leftAloneUntil is when the node may be tried again: in a maintenance window, where
+// there are any.
+func leftAloneUntil(s *Scope, skipped v1alpha1.SkippedNode) time.Time {
+	until := skipped.Time.Add(drainTimeout(s))
+	from := s.Now
+	if until.After(from) {
+		from = until
+	}
+	if windows, err := lookAtWindows(s.Rollout.Spec.Windows, from); err == nil && !windows.isOpen && !windows.next.IsZero() {
+		return windows.next
+	}
+	return until
 }

@@ -119,6 +119,8 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 		return enterRollback(scope, slot, node, result.gate+" is not met for "+rollbackDeadline(scope).String())
 	case hasArrived(slot, node):
 		slot.Message = clip("on the image; waits for " + result.gate)
+	case isUnconfirmed(scope, slot, node):
+		slot.Message = unconfirmed(scope, slot, node)
 	case scope.isSilent(node):
 		slot.Message = silenceOf(scope, node).what
 	case isOverdue(scope, slot):
@@ -163,17 +165,13 @@ func advanceRollingBack(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.
 	if isBack || (isWithdrawn(scope, slot) && isRecalled(node)) {
 		return enter(scope, slot, v1alpha1.SlotSoaking)
 	}
-	if isOverdue(scope, slot) {
+	switch {
+	case isUnconfirmed(scope, slot, node):
+		slot.Message = unconfirmed(scope, slot, node)
+	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not back on the image before after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	}
 	return &slot
-}
-
-// isRecalled says whether the agent has seen that it may not boot any more: an
-// agent that has asked for the reboot reports nothing until after it.
-func isRecalled(node *Node) bool {
-	return node.Image != nil && node.Image.Spec.Phase != v1alpha1.PhaseBooted && node.Image.Spec.Phase != v1alpha1.PhaseRolledBack &&
-		node.Image.Status.ObservedGeneration == node.Image.Generation && node.isCurrent() && node.isReady()
 }
 
 // advanceSoaking frees the slot when the node was Ready without a break for the

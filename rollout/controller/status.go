@@ -87,6 +87,10 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 	kind := v1alpha1.ConditionProgressing
 	progress := fmt.Sprintf("%d of %d nodes updated, %d staged", counts.Updated, counts.Total, counts.Staged)
 	switch {
+	case scope.Rollout.DeletionTimestamp != nil && len(slots) > 0:
+		return condition(kind, true, "Deleting", "is deleted as soon as these nodes are back in service: "+describeSlots(slots))
+	case scope.Rollout.DeletionTimestamp != nil:
+		return condition(kind, true, "Deleting", "is being deleted")
 	case len(slots) > 0:
 		return condition(kind, true, "Updating", progress+"; "+describeSlots(slots))
 	case held.Reason == "NoImage":

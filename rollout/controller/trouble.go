@@ -31,6 +31,7 @@ var troubles = []trouble{
 		"tried again by itself: see to the rights of the controller, or to the policy, webhook or quota that the message names"},
 	// Its advice is part of the reason to hold.
 	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
+	{"RecallUnconfirmed", unconfirmedSlots, adviceRecall},
 	{"RebootTimeout", overdue(v1alpha1.SlotBooting),
 		"it keeps its slot: look at its console, or delete the Node if it is gone for good"},
 	{"RollbackTimeout", overdue(v1alpha1.SlotRollingBack),
@@ -40,7 +41,7 @@ var troubles = []trouble{
 	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
 		"the drain goes on: let the pods go, or set another spec.drain.onTimeout"},
 	{"DrainSkipped", skippedNodes,
-		"tried again after the others: let the pods go until then"},
+		"tried again after the others: see to it that the pods may go"},
 	{"NodeConflict", conflicts,
 		"change spec.nodeSelector of one of the two"},
 	{"AgentSilent", silentAgents,

@@ -52,7 +52,9 @@ func stuck() map[string]struct {
 		"WriteRefused": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Refused = refusedOnly(map[string]error{"worker-1": apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "worker-1", errors.New("policy keep-nodes")), "worker-2": errors.New("it is late")})
 		}), []string{"worker-1", "policy keep-nodes"}},
-		"ImageRejected":    {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
+		"ImageRejected": {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
+		"RecallUnconfirmed": {newScope([]Node{newNode(1, notReady)}, holding(1, v1alpha1.SlotBooting), after(time.Hour), func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }),
+			[]string{"worker-1 since 2026", "the rollout is being deleted, and the agent of worker-1 has to confirm", "Ready=Unknown", "delete the Node"}},
 		"RebootTimeout":    {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
 		"RollbackTimeout":  {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
 		"NodeFailed":       {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},

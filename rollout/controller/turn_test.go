@@ -58,6 +58,44 @@ func skippedAgo(index int, ago time.Duration) func(*Scope) {
 	}
 }
 
+// What is said about a node that was skipped, for as long as it is not tried again.
+func TestWhatIsSaidAboutSkippedNodes(t *testing.T) {
+	minutes := func(count int) func(*Scope) {
+		return func(s *Scope) {
+			s.Rollout.Spec.Drain.Timeout = &metav1.Duration{Duration: time.Duration(count) * time.Minute}
+		}
+	}
+	halted := func(s *Scope) { s.Rollout.Spec.Drain.OnTimeout = v1alpha1.DrainHalt }
+	ago := skippedAgo(1, 10*time.Minute) // at 11:50
+	const since = "worker-1 since 2026-05-01T11:50:00Z"
+	tests := map[string]struct {
+		changes []func(*Scope)
+		want    string
+	}{
+		"its time is not over":             {[]func(*Scope){ago, minutes(30)}, since + ": is left alone until 2026-05-01T12:20:00Z"},
+		"with what it waited for":          {[]func(*Scope){ago, minutes(30), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for a" }}, since + ": waits for a, is left alone until 2026-05-01T12:20:00Z"},
+		"under Halt, with another timeout": {[]func(*Scope){ago, minutes(60), halted}, since + ": is left alone until 2026-05-01T12:50:00Z"},
+		"it is over":                       {[]func(*Scope){ago, minutes(5)}, since},
+		"no window is open by then":        {[]func(*Scope){ago, minutes(30), window("0 22 * * *", time.Hour, "")}, since + ": is left alone until 2026-05-01T22:00:00Z"},
+		"it is over, and no window open":   {[]func(*Scope){ago, minutes(5), window("0 22 * * *", time.Hour, "")}, since + ": is left alone until 2026-05-01T22:00:00Z"},
+		"a window is open by then":         {[]func(*Scope){ago, minutes(30), window("15 12 * * *", time.Hour, "")}, since + ": is left alone until 2026-05-01T12:20:00Z"},
+		"it is drained again":              {[]func(*Scope){ago, minutes(5), holding(1, v1alpha1.SlotDraining)}, ""},
+		"it boots":                         {[]func(*Scope){ago, minutes(5), holding(1, v1alpha1.SlotBooting)}, ""},
+		"another one is drained":           {[]func(*Scope){ago, minutes(5), holding(2, v1alpha1.SlotDraining)}, since},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			scope := newScope([]Node{newNode(1), newNode(2)}, test.changes...)
+			if got := skippedNodes(scope, scope.Rollout.Status.Slots); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if wait := nextLook(scope, nil); wait == time.Second {
+				t.Error("it is looked at every second")
+			}
+		})
+	}
+}
+
 func window(expression string, length time.Duration, zone string) func(*Scope) {
 	return func(s *Scope) {
 		s.Rollout.Spec.Windows = append(s.Rollout.Spec.Windows, v1alpha1.MaintenanceWindow{Cron: expression, Duration: metav1.Duration{Duration: length}, TimeZone: zone})
