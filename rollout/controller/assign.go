@@ -93,9 +93,9 @@ func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
 }
 
 // liveHash names the live content that a node is to have: under pause, and while
-// it is too large to be sent, what it was told before.
+// it is too large to be sent or makes no sense, what it was told before.
 func liveHash(scope *Scope, node *Node) string {
-	hash, err := scope.Rollout.Spec.Live.Hash()
+	hash, err := scope.live().told()
 	if (err != nil || scope.Rollout.Spec.Paused) && node.Image != nil {
 		return node.Image.Spec.LiveHash
 	}

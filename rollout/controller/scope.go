@@ -40,6 +40,8 @@ type Scope struct {
 
 	// bySlot and byNode find slots and nodes by the node's UID.
 	bySlot, byNode map[string]int
+	// checked is what live has found.
+	checked *checkedLive
 }
 
 // Cluster is what a rollout has to know about the cluster as a whole.

@@ -53,8 +53,10 @@ var troubles = []trouble{
 		"it goes on by itself, and the others do not wait for it: see to what the messages name"},
 	{"RollbackNotReady", reported(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse),
 		"the node stays on the image, also if it does not do well: set another image if it has to leave it"},
-	{"LiveTooLarge", liveProblem,
+	{"LiveTooLarge", func(s *Scope, _ []v1alpha1.Slot) string { return notBrought(s.live().tooLarge) },
 		"the nodes keep what they have: make it smaller"},
+	{"LiveInvalid", func(s *Scope, _ []v1alpha1.Slot) string { return notBrought(s.live().invalid) },
+		"the nodes keep what they have: mend it; that of a pool comes from its MachineConfigs and the site's trust bundle"},
 	{"LiveFailed", reported(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue),
 		"tried again by itself: mend spec.live or the node"},
 	{"NodeDrifted", reported(v1alpha1.ConditionDrifted, metav1.ConditionTrue),
@@ -126,11 +128,12 @@ func stagingFailures(scope *Scope, _ []v1alpha1.Slot) string {
 	return list(names)
 }
 
-func liveProblem(scope *Scope, _ []v1alpha1.Slot) string {
-	if _, err := scope.Rollout.Spec.Live.Hash(); err != nil {
-		return "spec.live is not brought to the nodes: " + err.Error()
+// notBrought says why nothing of spec.live is brought to the nodes.
+func notBrought(problem error) string {
+	if problem == nil {
+		return ""
 	}
-	return ""
+	return "spec.live is not brought to the nodes: " + problem.Error()
 }
 
 // reported names the nodes whose agent reports a condition of that status, each

@@ -67,6 +67,7 @@ func stuck() map[string]struct {
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
 		}), []string{"spec.live", "bytes"}},
+		"LiveInvalid":  {newScope([]Node{newNode(1)}, paused, func(s *Scope) { s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: "nonsense"} }), []string{"spec.live.trustBundle", "no certificate"}},
 		"LiveFailed":   {newScope([]Node{newNode(1, reports(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue, "user a does not exist"))}), []string{"worker-1", "user a"}},
 		"NodeDrifted":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionDrifted, metav1.ConditionTrue, "/etc/motd (content)"))}), []string{"worker-1", "/etc/motd"}},
 		"RivalUpdater": {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue, "zincati.service"))}), []string{"worker-1", "zincati.service"}},
@@ -76,7 +77,7 @@ func stuck() map[string]struct {
 
 // aboutNoNode are reasons that are not about a node: the condition's own time
 // says since when.
-var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true}
+var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true, "LiveInvalid": true}
 
 func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 	cases := stuck()
