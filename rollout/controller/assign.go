@@ -117,11 +117,16 @@ func stagingTokens(scope *Scope) int {
 	}
 	for _, node := range scope.selected() {
 		isAssigned := node.Image != nil && node.Image.Spec.DesiredImage == scope.target() && node.Image.Spec.Phase != v1alpha1.PhaseIdle
-		isDone := node.runs(scope.target()) || node.hasStaged(scope.target()) || node.isStuckStaging(scope.target()) ||
-			node.failure(scope.target(), scope.Rollout.Spec.RetryToken) != nil
-		if isAssigned && !isDone && node.isReady() && !scope.isSilent(node) && !scope.isHeldUp(node) {
+		if isAssigned && scope.isAboutToStage(node) {
 			tokens--
 		}
 	}
 	return min(max(tokens, 0), maxAssignments)
+}
+
+// isAboutToStage says whether the node can be expected to hold the image soon.
+func (s *Scope) isAboutToStage(node *Node) bool {
+	isDone := node.runs(s.target()) || node.hasStaged(s.target()) || node.isStuckStaging(s.target()) ||
+		node.failure(s.target(), s.Rollout.Spec.RetryToken) != nil
+	return !isDone && node.isReady() && !s.isSilent(node) && !s.isHeldUp(node)
 }

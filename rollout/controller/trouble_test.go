@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -146,39 +145,6 @@ func TestAWindowThatNeverOpensIsAMistake(t *testing.T) {
 	held := schedule(newScope([]Node{newNode(1)}, window("0 22 30 2 *", time.Hour, "UTC"))).Held
 	if held.Reason != "InvalidWindow" || held.Message != "none of spec.windows ever opens" {
 		t.Errorf("held by %+v", held)
-	}
-}
-
-// TestNodesThatUseUpMaxUnavailableAreNamed, when nobody else may go.
-func TestNodesThatUseUpMaxUnavailableAreNamed(t *testing.T) {
-	scope := newScope([]Node{newNode(1, updated, cordoned), newNode(2)})
-	answer := schedule(scope)
-	progress := progressingCondition(scope, countNodes(scope), nil, answer.Held)
-	if len(answer.Grants) > 0 || !strings.HasSuffix(progress.Message, "; no further node is taken out of service: worker-1, not Ready or not schedulable, use up spec.maxUnavailable (1)") {
-		t.Errorf("%d slots; %s: %s", len(answer.Grants), progress.Reason, progress.Message)
-	}
-}
-
-// TestWhatNodesOfTheControlPlaneWaitForIsNamed: no rule holds the rollout then.
-func TestWhatNodesOfTheControlPlaneWaitForIsNamed(t *testing.T) {
-	const waits = "wait for worker-9, not schedulable or in a slot of another ImageRollout"
-	inSlot := func(s *Scope) { s.Cluster.InSlots = map[types.UID]bool{"worker-9-uid": true} }
-	for name, test := range map[string]struct {
-		scope *Scope
-		want  bool
-	}{
-		"another is cordoned":                   {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), true},
-		"another has a slot of another rollout": {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane)), inSlot), true},
-		"it is cordoned itself, and may go":     {newScope([]Node{newNode(9, controlPlane, cordoned)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
-		"none of it has anything to come":       {newScope([]Node{newNode(1, controlPlane, updated), newNode(2)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
-		"all are in service":                    {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane))), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			held := schedule(test.scope).Held
-			if got := progressingCondition(test.scope, countNodes(test.scope), nil, held).Message; strings.Contains(got, waits) != test.want {
-				t.Errorf("held by %q; %q", held.Reason, got)
-			}
-		})
 	}
 }
 
