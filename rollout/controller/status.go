@@ -26,7 +26,7 @@ func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRoll
 		Conditions:         append([]metav1.Condition(nil), scope.Rollout.Status.Conditions...),
 	}
 	for _, condition := range []metav1.Condition{
-		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots, held), pausedCondition(scope),
+		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots), pausedCondition(scope),
 	} {
 		condition.ObservedGeneration = scope.Rollout.Generation
 		condition.LastTransitionTime = metav1.NewTime(scope.Now) // if it is one

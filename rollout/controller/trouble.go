@@ -2,7 +2,7 @@ package controller
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,18 +23,25 @@ type trouble struct {
 	advice string
 }
 
-// troubles, the gravest first: Degraded shows one, the others wait their turn.
+// troubles, the gravest first: Degraded has the reason of one, and names the others.
 var troubles = []trouble{
+	// Nodes wait for the gate that is wrong, and are named as overdue for it.
+	mistake(reasonInvalidGate),
 	{"PullSecretMissing", func(s *Scope, _ []v1alpha1.Slot) string { return s.Problem },
 		"no further node downloads the image until it is there"},
 	{"WriteRefused", refusedWrites,
 		"tried again by itself: see to the rights of the controller, or to the policy, webhook or quota that the message names"},
-	// Its advice is part of the reason to hold.
-	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
+	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return whyRejected(s) }, rejectedAdvice},
 	{"RebootTimeout", overdue(v1alpha1.SlotBooting),
 		"it keeps its slot: look at its console, or delete the Node if it is gone for good"},
 	{"RollbackTimeout", overdue(v1alpha1.SlotRollingBack),
 		"it keeps its slot: look at its console, boot the image before by hand, or delete the Node if it is gone for good"},
+	// Nothing begins, and no node is away for it.
+	mistake("InvalidSelector"),
+	mistake("InvalidWindow"),
+	mistake("InvalidCanary"),
+	mistake("NoCanary"),
+	mistake("InvalidDrain"),
 	{"NodeFailed", func(s *Scope, _ []v1alpha1.Slot) string { return nameFailures(failedNodes(s)) },
 		"see status.failedImages of the NodeImages; another spec.retryToken tries again"},
 	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
@@ -67,26 +74,46 @@ var troubles = []trouble{
 		"make room on the node"},
 }
 
-// mistakes are reasons to hold that somebody has to mend.
-var mistakes = []string{"InvalidSelector", reasonInvalidGate, "InvalidWindow", "InvalidCanary", "NoCanary", "InvalidDrain"}
+// mistake is what the rollout's spec says that makes no sense; the message names the
+// field, which is the advice.
+func mistake(reason string) trouble {
+	return trouble{reason, func(s *Scope, _ []v1alpha1.Slot) string {
+		if s.Rollout.DeletionTimestamp != nil {
+			return ""
+		}
+		for _, held := range mistakesOf(s) {
+			if held.Reason == reason {
+				return held.Message
+			}
+		}
+		return ""
+	}, "nothing begins until it is put right"}
+}
 
-// degradedCondition names the gravest trouble.
-func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {
+// degradedCondition has the gravest trouble, and the reasons of the others.
+func degradedCondition(scope *Scope, slots []v1alpha1.Slot) metav1.Condition {
 	kind := v1alpha1.ConditionDegraded
-	if slices.Contains(mistakes, held.Reason) {
-		return condition(kind, true, held.Reason, held.Message)
-	}
-	for _, trouble := range troubles {
-		message := trouble.what(scope, slots)
-		if message == "" {
-			continue
+	var gravest *trouble
+	var message string
+	var also []string
+	for i := range troubles {
+		found := troubles[i].what(scope, slots)
+		switch {
+		case found == "":
+		case gravest == nil:
+			gravest, message = &troubles[i], found
+		default:
+			also = append(also, troubles[i].reason)
 		}
-		if trouble.advice != "" {
-			message = advise(message, trouble.advice)
-		}
-		return condition(kind, true, trouble.reason, message)
 	}
-	return condition(kind, false, "AsExpected", "")
+	if gravest == nil {
+		return condition(kind, false, "AsExpected", "")
+	}
+	advice := gravest.advice
+	if len(also) > 0 {
+		advice += "; also: " + strings.Join(also, ", ")
+	}
+	return condition(kind, true, gravest.reason, advise(message, advice))
 }
 
 // overdue names the nodes that are in a phase for too long.
