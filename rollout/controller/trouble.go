@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,10 +130,11 @@ func overdue(phase v1alpha1.SlotPhase) func(*Scope, []v1alpha1.Slot) string {
 	}
 }
 
+// conflicts leaves out nodes that another rollout only brings to an end.
 func conflicts(scope *Scope, _ []v1alpha1.Slot) string {
 	var names []string
 	for _, node := range scope.Nodes {
-		if node.IsSelected && node.Claimant != "" {
+		if node.IsSelected && node.Claimant != "" && !node.isEnding {
 			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
 		}
 	}
@@ -146,13 +148,28 @@ func stagingFailures(scope *Scope, _ []v1alpha1.Slot) string {
 			continue
 		}
 		last := node.Image.Status.LastAttempt
-		since := last.Time.Time
-		if staged := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionStaged); staged != nil {
-			since = staged.LastTransitionTime.Time // that of the first try
-		}
-		names = append(names, aboutNode(node.Name, since, fmt.Sprintf("%s, %s", last.Class, last.Message)))
+		names = append(names, aboutNode(node.Name, failingSince(node), fmt.Sprintf("%s, %s", last.Class, last.Message)))
 	}
 	return list(names)
+}
+
+// failingSince is when the node stopped to have what it is to stage. That may have been
+// with an image before: then it is when the node was told of this one, or of something
+// else since.
+func failingSince(node *Node) time.Time {
+	last := node.Image.Status.LastAttempt.Time.Time
+	staged := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionStaged)
+	if staged == nil {
+		return last
+	}
+	since := staged.LastTransitionTime.Time
+	if told := writtenBy(node.Image, string(fieldOwner)); told.After(since) {
+		since = told
+	}
+	if last.Before(since) {
+		return last
+	}
+	return since
 }
 
 // notBrought says why nothing of spec.live is brought to the nodes.
