@@ -171,7 +171,10 @@ type ImageRolloutSpec struct {
 	Rollback RollbackSpec `json:"rollback,omitempty"`
 
 	// live is what running nodes take over without a reboot. It follows at once,
-	// on all nodes, unless the rollout is paused.
+	// on all nodes, unless the rollout is paused. If there is something in it that
+	// no host could use (a trust bundle or a registry's *.crt without certificates
+	// in PEM, an SSH key that is none), nodes keep what they have, and the condition
+	// Degraded names the field.
 	//
 	// +optional
 	Live *LiveContent `json:"live,omitempty"`
