@@ -6,15 +6,20 @@ import (
 
 // SecretReference names a Secret.
 type SecretReference struct {
+	// name of the Secret.
+	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be the name of a Secret: lower-case letters, digits, - and ."
 	Name string `json:"name"`
-	// namespace of the Secret.
+	// namespace of the Secret. It has to be the controller's own, the one that
+	// imagemode is installed in: the controller may read Secrets in no other.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower-case letters, digits and -"
 	Namespace string `json:"namespace"`
 }
 
@@ -161,7 +166,7 @@ type CanarySpec struct {
 // MaintenanceWindow is a time that comes again and again.
 type MaintenanceWindow struct {
 	// cron is when the window opens: minute, hour, day of month, month and day
-	// of week, such as "0 22 * * 6". An opening that falls into the hour that a
+	// of week (0 to 7, Sunday is 0 and 7), such as "0 22 * * 6". An opening that falls into the hour that a
 	// change to summer time leaves out does not happen.
 	//
 	// +required

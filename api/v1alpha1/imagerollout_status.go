@@ -10,7 +10,7 @@ const (
 	// out of service.
 	ConditionAvailable = "Available"
 	// ConditionProgressing is True while nodes still have to stage or boot the
-	// image and nothing holds them back.
+	// image and do: something changes without anybody's doing.
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is True when a node failed on the image or a drain is
 	// blocked; the message names the nodes.
@@ -65,6 +65,11 @@ type ImageRolloutStatus struct {
 	// +optional
 	NextWindow *metav1.Time `json:"nextWindow,omitempty"`
 
+	// conditions are Available (no more nodes than maxUnavailable are out of
+	// service), Progressing (something changes by itself; else the reason says why
+	// not), Degraded (somebody has to look at something: the message says where,
+	// since when and what can be done) and Paused.
+	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -114,8 +119,13 @@ type RejectedImage struct {
 // SkippedNode is a node that was put back into service because its drain took
 // too long.
 type SkippedNode struct {
+	// node is the Node's name.
+	//
 	// +required
 	Node string `json:"node"`
+	// nodeUID is the UID of the Node object: one that is made anew under the same
+	// name was not skipped.
+	//
 	// +required
 	NodeUID string `json:"nodeUID"`
 	// image that it was to boot.
@@ -180,6 +190,8 @@ const (
 
 // Slot is the permission of one node to be out of service.
 type Slot struct {
+	// node is the Node's name.
+	//
 	// +required
 	Node string `json:"node"`
 	// nodeUID is the UID of the Node object, so that a node that was deleted
@@ -205,6 +217,11 @@ type Slot struct {
 	//
 	// +optional
 	WasUnschedulable bool `json:"wasUnschedulable,omitempty"`
+	// phase is what happens to the node now. Draining: it is cordoned and its pods
+	// are evicted. Booting: it has been told to boot the image, and is not Ready on
+	// it yet, or a gate is not met. RollingBack: it has been told to go back to the
+	// image before. Soaking: it is back in service and must stay Ready.
+	//
 	// +required
 	Phase SlotPhase `json:"phase"`
 	// since is when the phase began.

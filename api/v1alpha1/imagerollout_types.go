@@ -22,16 +22,22 @@ import (
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.nodes.updated`
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
-// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Trouble",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`,priority=1
 type ImageRollout struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// spec is what is wanted on which nodes, and how to get there.
+	//
 	// +required
 	Spec ImageRolloutSpec `json:"spec"`
+	// status is where the nodes are.
+	//
 	// +optional
 	Status ImageRolloutStatus `json:"status,omitempty"`
 }
@@ -82,7 +88,10 @@ type ImageRolloutSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// mode is Full (default) or StageOnly.
+	// mode is how far the rollout goes. Full (default): the nodes download the
+	// image, and are then drained and rebooted into it, maxUnavailable at a time.
+	// StageOnly: they download it, also under pause, and keep it locked; cordon,
+	// drain and reboot are left to somebody else.
 	//
 	// +optional
 	// +default="Full"
@@ -115,6 +124,7 @@ type ImageRolloutSpec struct {
 	// +optional
 	// +kubebuilder:default="topology.kubernetes.io/zone"
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$')",message="topologyKey must be the key of a label, such as topology.kubernetes.io/zone, or empty"
 	TopologyKey *string `json:"topologyKey,omitempty"`
 
 	// canary are the nodes that take the image first; the others wait until all
@@ -141,7 +151,7 @@ type ImageRolloutSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="failureBudget must be a number of nodes (1 or more) or a percentage from 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="failureBudget must be a number of nodes (1 or more) or a percentage from 1% to 100%"
 	FailureBudget *intstr.IntOrString `json:"failureBudget,omitempty"`
 
 	// drain says how pods are moved off a node before its reboot.
@@ -161,7 +171,10 @@ type ImageRolloutSpec struct {
 	Rollback RollbackSpec `json:"rollback,omitempty"`
 
 	// live is what running nodes take over without a reboot. It follows at once,
-	// on all nodes, unless the rollout is paused.
+	// on all nodes, unless the rollout is paused. If there is something in it that
+	// no host could use (a trust bundle or a registry's *.crt without certificates
+	// in PEM, an SSH key that is none), nodes keep what they have, and the condition
+	// Degraded names the field.
 	//
 	// +optional
 	Live *LiveContent `json:"live,omitempty"`
@@ -192,7 +205,8 @@ type ImageRolloutSpec struct {
 	Gates []Gate `json:"gates,omitempty"`
 
 	// pullSecretRef names the Secret, type kubernetes.io/dockerconfigjson, that
-	// the nodes pull the image with. Without it they pull without credentials.
+	// the nodes pull the image with. It has to be in the controller's namespace.
+	// Without it they pull without credentials.
 	//
 	// +optional
 	PullSecretRef *SecretReference `json:"pullSecretRef,omitempty"`

@@ -23,8 +23,12 @@ type NodeImage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// spec is what the node is to do.
+	//
 	// +required
 	Spec NodeImageSpec `json:"spec"`
+	// status is what the node has, by its agent.
+	//
 	// +optional
 	Status NodeImageStatus `json:"status,omitempty"`
 }
@@ -73,6 +77,11 @@ type NodeImageSpec struct {
 	// +kubebuilder:validation:MaxLength=447
 	DesiredImage string `json:"desiredImage,omitempty"`
 
+	// phase is how far the agent may go. Idle: it reports and leaves the host alone.
+	// Staged: it downloads the desired image and keeps it locked. Booted: it may
+	// reboot the node into it. RolledBack: it reboots the node, once, into the image
+	// that it had before.
+	//
 	// +required
 	Phase NodeImagePhase `json:"phase"`
 
@@ -192,12 +201,16 @@ type NodeImageStatus struct {
 	// +optional
 	SoftReboots int32 `json:"softReboots,omitempty"`
 
-	// booted, staged and rollback are bootc's three deployments.
+	// booted is the deployment that the node runs.
 	//
 	// +optional
 	Booted *HostImage `json:"booted,omitempty"`
+	// staged is the deployment that is downloaded and has not been booted.
+	//
 	// +optional
 	Staged *HostImage `json:"staged,omitempty"`
+	// rollback is the deployment that bootc would go back to.
+	//
 	// +optional
 	Rollback *HostImage `json:"rollback,omitempty"`
 
@@ -225,6 +238,11 @@ type NodeImageStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	FailedImages []Attempt `json:"failedImages,omitempty"`
 
+	// conditions are Staged (the desired image is downloaded, or booted), Booted (the
+	// node runs it) and Manageable (bootc can update the host); and, while there is
+	// something to say, RollbackReady, Drifted, LiveFailed, RivalUpdater and
+	// LowDiskSpace.
+	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -256,6 +274,9 @@ type HostImage struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
 	Digest string `json:"digest,omitempty"`
+	// version is the image's label org.opencontainers.image.version, as bootc
+	// reports it.
+	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
@@ -286,7 +307,7 @@ type Attempt struct {
 	//
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
-	// class is empty when the last try succeeded.
+	// class of the failure; empty when the last try succeeded.
 	//
 	// +optional
 	Class FailureClass `json:"class,omitempty"`
@@ -299,6 +320,8 @@ type Attempt struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// time is when the try ended, by the node's clock.
+	//
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
 }

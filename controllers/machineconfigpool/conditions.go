@@ -303,6 +303,10 @@ func (o observation) nodeDegraded(count counts) verdict {
 			lines = append(lines, fmt.Sprintf("Node %s is reporting: %q", node.name, node.failure))
 		}
 	}
+	if problem := o.liveProblem(); problem != "" {
+		reason = reasonLiveContent
+		lines = append(lines, problem)
+	}
 	if len(lines) == 0 {
 		return isFalseBecause("AllNodesHealthy", "")
 	}

@@ -2,16 +2,35 @@ package machineconfigpool
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_6/types"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
+	"github.com/imagemode/imagemode/controllers/osimagestream/streams"
 	"github.com/imagemode/imagemode/ignition"
 )
 
 // reasonLiveContent is that of RenderDegraded when what is to reach the nodes
-// without an image cannot.
+// without an image cannot, and of NodeDegraded when the rollout refuses it.
 const reasonLiveContent = "LiveContentInvalid"
+
+// rolloutRefusesLive is the rollout's word for live content that makes no sense.
+const rolloutRefusesLive = "LiveInvalid"
+
+// liveProblem is what the pool's rollout says about keys and certificates that it
+// brings to no node; the image goes to them all the same. Empty: it brings them.
+func (o observation) liveProblem() string {
+	if o.rollout == nil {
+		return ""
+	}
+	found := meta.FindStatusCondition(o.rollout.Status.Conditions, v1alpha1.ConditionDegraded)
+	if found == nil || found.Status != "True" || found.Reason != rolloutRefusesLive && !strings.Contains(found.Message, rolloutRefusesLive) {
+		return ""
+	}
+	return fmt.Sprintf("ImageRollout %s is reporting %s: %q", o.pool.Name, found.Reason, streams.Truncate(found.Message, maxQuoted))
+}
 
 // liveOf is what of a rendered config reaches its nodes without an image: SSH
 // authorized keys and certificates, and the site's trust bundle; nil: there is

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 	"github.com/imagemode/imagemode/test/builders"
@@ -53,5 +54,38 @@ func TestTooMuchForTheNodesIsRefused(t *testing.T) {
 	var refused *renderError
 	if !errors.As(err, &refused) || refused.reason != reasonLiveContent {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestLiveContentThatTheRolloutRefusesIsSaid, with the field and what can be done; it
+// does not keep the pool from its image.
+func TestLiveContentThatTheRolloutRefusesIsSaid(t *testing.T) {
+	says := func(status metav1.ConditionStatus, reason, message string) *world {
+		w := aWorld()
+		w.rollout.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: status, Reason: reason, Message: message}}
+		return w
+	}
+	const field = "spec.live.sshAuthorizedKeys[0].keys[0] (user root) is no SSH public key"
+	for name, tc := range map[string]struct {
+		world *world
+		want  string // empty: nothing is said
+	}{
+		"it is refused":            {says("True", "LiveInvalid", field), `ImageRollout worker is reporting LiveInvalid: "` + field + `"`},
+		"something is graver":      {says("True", "DrainBlocked", "n1; let the pods go; also: LiveInvalid"), `ImageRollout worker is reporting DrainBlocked: "n1; let the pods go; also: LiveInvalid"`},
+		"it was refused before":    {says("False", "AsExpected", ""), ""},
+		"something else is wrong":  {says("True", "DrainBlocked", "n1"), ""},
+		"nothing has been said":    {aWorld(), ""},
+		"there is no rollout, yet": {func() *world { w := aWorld(); w.rollout = nil; return w }(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := tc.world.status()
+			got := *findCondition(status.Conditions, mcfgv1.MachineConfigPoolNodeDegraded)
+			if (got.Reason == reasonLiveContent) != (tc.want != "") || tc.want != "" && (got.Status != "True" || got.Message != tc.want) {
+				t.Errorf("NodeDegraded is %s, %s: %s", got.Status, got.Reason, got.Message)
+			}
+			if updating := findCondition(status.Conditions, mcfgv1.MachineConfigPoolUpdating); tc.want != "" && updating.Status != "True" {
+				t.Errorf("Updating is %s, %s", updating.Status, updating.Reason)
+			}
+		})
 	}
 }

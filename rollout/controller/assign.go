@@ -100,9 +100,9 @@ func heldSpec(scope *Scope, node *Node) v1alpha1.NodeImageSpec {
 }
 
 // liveHash names the live content that a node is to have: under pause, and while
-// it is too large to be sent, what it was told before.
+// it is too large to be sent or makes no sense, what it was told before.
 func liveHash(scope *Scope, node *Node) string {
-	hash, err := scope.Rollout.Spec.Live.Hash()
+	hash, err := scope.live().told()
 	if (err != nil || scope.Rollout.Spec.Paused) && node.Image != nil {
 		return node.Image.Spec.LiveHash
 	}
@@ -124,11 +124,16 @@ func stagingTokens(scope *Scope) int {
 	}
 	for _, node := range scope.selected() {
 		isAssigned := node.Image != nil && node.Image.Spec.DesiredImage == scope.target() && node.Image.Spec.Phase != v1alpha1.PhaseIdle
-		isDone := node.runs(scope.target()) || node.hasStaged(scope.target()) || node.isStuckStaging(scope.target()) ||
-			node.failure(scope.target(), scope.Rollout.Spec.RetryToken) != nil
-		if isAssigned && !isDone && node.isReady() && !scope.isSilent(node) && !scope.isHeldUp(node) {
+		if isAssigned && scope.isAboutToStage(node) {
 			tokens--
 		}
 	}
 	return min(max(tokens, 0), maxAssignments)
+}
+
+// isAboutToStage says whether the node can be expected to hold the image soon.
+func (s *Scope) isAboutToStage(node *Node) bool {
+	isDone := node.runs(s.target()) || node.hasStaged(s.target()) || node.isStuckStaging(s.target()) ||
+		node.failure(s.target(), s.Rollout.Spec.RetryToken) != nil
+	return !isDone && node.isReady() && !s.isSilent(node) && !s.isHeldUp(node)
 }

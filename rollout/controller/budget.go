@@ -132,8 +132,18 @@ func rejected(s *Scope) []v1alpha1.RejectedImage {
 	return entries[max(len(entries)-maxRejected, 0):]
 }
 
+const rejectedAdvice = "no further node gets it: set another image, or another spec.retryToken to try again"
+
 // holdWhenRejected stops at the budget, also before the rejection is written.
 func holdWhenRejected(s *Scope) Hold {
+	why := whyRejected(s)
+	if why == "" {
+		return Hold{}
+	}
+	return Hold{"ImageRejected", advise(why, rejectedAdvice)}
+}
+
+func whyRejected(s *Scope) string {
 	reason := ""
 	if entry := rejection(s); entry != nil {
 		reason = entry.Reason
@@ -141,10 +151,10 @@ func holdWhenRejected(s *Scope) Hold {
 		reason = "it failed on " + nameFailures(failed)
 	}
 	if reason == "" {
-		return Hold{}
+		return ""
 	}
 	_, digest, _ := strings.Cut(s.target(), "@")
-	return Hold{"ImageRejected", advise("image "+digest+": "+reason, "no further node gets it: set another image, or another spec.retryToken to try again")}
+	return "image " + digest + ": " + reason
 }
 
 func nameFailures(failed []nodeFailure) string {

@@ -49,14 +49,23 @@ func canaryStatus(s *Scope) *v1alpha1.CanaryStatus {
 }
 
 // waitingCanaries are those that have not done well on the image yet.
-func waitingCanaries(s *Scope, first []*Node) []string {
-	var names []string
+func waitingCanaries(s *Scope, first []*Node) []*Node {
+	var waiting []*Node
 	for _, node := range first {
 		if !node.isUpdated(s.target()) || s.slot(node.Node) != nil {
-			names = append(names, node.Name)
+			waiting = append(waiting, node)
 		}
 	}
-	return names
+	return waiting
+}
+
+// firstToCome are the canary nodes that all others wait for; none when they may go.
+func firstToCome(s *Scope) []*Node {
+	first, err := canaries(s)
+	if err != nil || isCanaryDone(s) {
+		return nil
+	}
+	return waitingCanaries(s, first)
 }
 
 // isCanaryDone says whether the other nodes may follow.

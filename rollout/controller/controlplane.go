@@ -31,12 +31,12 @@ func holdForControlPlane(s *Scope) Hold {
 	var down []string
 	for _, node := range s.Cluster.ControlPlane {
 		if s.slot(node) == nil && !(&Node{Node: node}).isReady() {
-			down = append(down, node.Name)
+			down = append(down, whyOut(node))
 		}
 	}
 	switch {
 	case len(down) > 0:
-		return Hold{"ControlPlaneNotReady", "no control-plane node is taken out of service while others are not Ready: " + list(down)}
+		return Hold{"ControlPlaneNotReady", advise("no control-plane node is taken out of service while others are not Ready: "+list(down), "bring it back, or delete the Node if it is gone for good")}
 	case s.Cluster.Etcd != "":
 		return Hold{"EtcdNotReady", "no control-plane node is taken out of service while etcd is not whole: " + s.Cluster.Etcd}
 	}
@@ -55,13 +55,13 @@ func (t *turn) isWithoutOthers(n *Node) bool {
 	})
 }
 
-// waitsForControlPlane names what keeps nodes of the control plane from their turn,
-// though nothing holds the rollout: another one that is cordoned, or in a slot.
+// waitsForControlPlane names what keeps nodes of the control plane from their turn for
+// a while, though nothing holds the rollout: another one in a slot.
 func waitsForControlPlane(s *Scope) string {
 	var out []string
 	isWaiting := false
 	for _, node := range s.Cluster.ControlPlane {
-		if s.slot(node) == nil && (node.Spec.Unschedulable || s.Cluster.InSlots[node.UID]) {
+		if s.slot(node) == nil && s.Cluster.InSlots[node.UID] {
 			out = append(out, node.Name)
 		}
 	}
@@ -72,7 +72,7 @@ func waitsForControlPlane(s *Scope) string {
 	if len(out) == 0 || !isWaiting {
 		return ""
 	}
-	return fmt.Sprintf("; nodes of the control plane go one at a time and wait for %s, not schedulable or in a slot of another ImageRollout: uncordon it, or wait", list(out))
+	return fmt.Sprintf("; nodes of the control plane go one at a time and wait for %s, in a slot of another ImageRollout", list(out))
 }
 
 // readControlPlane reads the control-plane nodes, the slots of other rollouts, and

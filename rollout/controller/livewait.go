@@ -14,9 +14,9 @@ import (
 // and when the next of its certificates expires: what replaces an old authority mostly
 // has it in it, too. Of the content nothing else is told. Empty: nothing waits.
 func liveWaits(scope *Scope) string {
-	hash, err := scope.Rollout.Spec.Live.Hash()
+	hash, err := scope.live().told()
 	if err != nil {
-		return "" // LiveTooLarge says what it waits for
+		return "" // LiveTooLarge or LiveInvalid says what it waits for
 	}
 	waiting, nodes := 0, scope.selected()
 	for _, node := range nodes {

@@ -45,21 +45,22 @@ func inPEM(ders ...[]byte) string {
 
 func TestWhatOfTheLiveContentWaits(t *testing.T) {
 	soon, late, old := certificate(t, 3*day), certificate(t, 300*day), certificate(t, -day)
-	const mirror = "/etc/containers/certs.d/mirror/ca.crt"
+	const mirror, anchor = "/etc/containers/certs.d/mirror/ca.crt", "/etc/pki/ca-trust/source/anchors/site.crt"
 	has := func(hash string) func(*Node) { return func(n *Node) { n.Image.Spec.LiveHash = hash } }
 	nodes := []Node{newNode(1, has("before")), newNode(2, has("before")), newNode(3, noImage)}
 	for name, test := range map[string]struct {
 		live *v1alpha1.LiveContent
 		want string
 	}{
-		"keys alone":                      {&v1alpha1.LiveContent{SSHAuthorizedKeys: []v1alpha1.AuthorizedKeys{{User: "core", Keys: []string{"ssh-ed25519 AAAA"}}}}, "a change of spec.live waits for 2 of 3 nodes"},
+		"keys alone":                      {keysFor("core", goodKey), "a change of spec.live waits for 2 of 3 nodes"},
 		"nothing is in it any more":       {nil, "a change of spec.live waits for 2 of 3 nodes"},
 		"a trust bundle":                  {&v1alpha1.LiveContent{TrustBundle: "# site\n" + inPEM(late, soon)}, "a change of spec.live waits for 2 of 3 nodes: of the certificates in it (2) the next expires at 2026-05-04T12:00:00Z (spec.live.trustBundle)"},
 		"a file that expires first":       {&v1alpha1.LiveContent{TrustBundle: inPEM(late), Files: []v1alpha1.LiveFile{{Path: mirror, Content: []byte(inPEM(soon))}}}, "a change of spec.live waits for 2 of 3 nodes: of the certificates in it (2) the next expires at 2026-05-04T12:00:00Z (" + mirror + ")"},
-		"one that is not in PEM":          {&v1alpha1.LiveContent{Files: []v1alpha1.LiveFile{{Path: mirror, Content: soon}}}, "a change of spec.live waits for 2 of 3 nodes: of the certificates in it (1) the next expires at 2026-05-04T12:00:00Z (" + mirror + ")"},
+		"one that is not in PEM":          {fileAt(anchor, string(soon)), "a change of spec.live waits for 2 of 3 nodes: of the certificates in it (1) the next expires at 2026-05-04T12:00:00Z (" + anchor + ")"},
 		"some have expired":               {&v1alpha1.LiveContent{TrustBundle: inPEM(old, late)}, "a change of spec.live waits for 2 of 3 nodes: of the certificates in it (2, 1 expired) the next expires at 2027-02-25T12:00:00Z (spec.live.trustBundle)"},
 		"all have":                        {&v1alpha1.LiveContent{TrustBundle: inPEM(old)}, "a change of spec.live waits for 2 of 3 nodes: the certificates in it (1) have all expired"},
-		"none that can be read":           {&v1alpha1.LiveContent{TrustBundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", Files: []v1alpha1.LiveFile{{Path: mirror, Content: []byte("x")}}}, "a change of spec.live waits for 2 of 3 nodes"},
+		"none that can be read":           {fileAt(anchor, "x"), "a change of spec.live waits for 2 of 3 nodes"},
+		"nonsense: Degraded says it all":  {&v1alpha1.LiveContent{TrustBundle: "nonsense"}, ""},
 		"too large: Degraded says it all": {&v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

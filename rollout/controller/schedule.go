@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,26 +87,61 @@ var holdRules = []hold{
 
 // holdForMistakes names the first field that makes no sense, though the API takes it.
 func holdForMistakes(s *Scope) Hold {
-	if s.target() == "" {
-		return Hold{}
-	}
-	if problem := gateProblem(s.Rollout.Spec.Gates); problem != "" {
-		return Hold{reasonInvalidGate, problem} // nobody could tell whether a node does well on the image
-	}
-	windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
-	switch {
-	case err != nil:
-		return Hold{"InvalidWindow", err.Error()}
-	case !windows.isOpen && windows.next.IsZero():
-		return Hold{"InvalidWindow", "none of spec.windows ever opens"}
-	}
-	if _, err := canaries(s); err != nil {
-		return Hold{"InvalidCanary", err.Error()}
-	}
-	if _, err := skipSelector(s.Rollout.Spec.Drain); err != nil {
-		return Hold{"InvalidDrain", err.Error()}
+	for _, check := range mistakeRules {
+		if held := check(s); held.Reason != "" {
+			return held
+		}
 	}
 	return Hold{}
+}
+
+// mistakeRules: one for each field.
+var mistakeRules = []func(*Scope) Hold{
+	// Nobody could tell whether a node does well on the image.
+	func(s *Scope) Hold { return heldBy(reasonInvalidGate, gateProblem(s.Rollout.Spec.Gates)) },
+	func(s *Scope) Hold {
+		windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
+		if err == nil && !windows.isOpen && windows.next.IsZero() {
+			err = errors.New("none of spec.windows ever opens")
+		}
+		return heldByError("InvalidWindow", err)
+	},
+	func(s *Scope) Hold {
+		_, err := canaries(s)
+		return heldByError("InvalidCanary", err)
+	},
+	func(s *Scope) Hold {
+		_, err := skipSelector(s.Rollout.Spec.Drain)
+		return heldByError("InvalidDrain", err)
+	},
+}
+
+func heldBy(reason, problem string) Hold {
+	if problem == "" {
+		return Hold{}
+	}
+	return Hold{reason, problem}
+}
+
+func heldByError(reason string, err error) Hold {
+	if err == nil {
+		return Hold{}
+	}
+	return Hold{reason, err.Error()}
+}
+
+// mistakesOf are all reasons to hold that somebody has to mend in the spec, also those
+// that another hides, or that matter only when there is an image.
+func mistakesOf(s *Scope) []Hold {
+	found := []Hold{heldBy("InvalidSelector", s.SelectorProblem)}
+	for _, check := range mistakeRules {
+		found = append(found, check(s))
+	}
+	held := holdForCanary(s)
+	if _, err := canaries(s); err == nil && held.Reason == "NoCanary" {
+		found = append(found, held)
+	}
+	return found
 }
 
 // candidateRule is a condition that a node must meet to be given a slot.

@@ -40,6 +40,8 @@ type Scope struct {
 
 	// bySlot and byNode find slots and nodes by the node's UID.
 	bySlot, byNode map[string]int
+	// checked is what live has found.
+	checked *checkedLive
 }
 
 // Cluster is what a rollout has to know about the cluster as a whole.
@@ -87,6 +89,9 @@ type Node struct {
 	// Claimant names another rollout that selects the node too, or that has it
 	// in a slot; the node is then left to that one.
 	Claimant string
+	// isEnding: the claimant does not select the node any more, and gives it up at the
+	// end of what it has begun on it.
+	isEnding bool
 }
 
 // target is the image to bring to the nodes; empty when there is none, or no more.
@@ -267,7 +272,7 @@ func gather(ctx context.Context, reader client.Reader, rollout *v1alpha1.ImageRo
 			continue
 		}
 		if !isKept {
-			node.Claimant = rivals.claimant(&node, rollout)
+			node.Claimant, node.isEnding = rivals.claimant(&node, rollout)
 		}
 		scope.Nodes = append(scope.Nodes, node)
 	}
@@ -336,6 +341,8 @@ type rival struct {
 	// selector is nil for a rollout whose selection does not count: it is being
 	// deleted, or it comes later.
 	selector labels.Selector
+	// wanted is nil for a rollout that is being deleted only.
+	wanted labels.Selector
 	// isKeeping: its selector is not valid, and it keeps the nodes that it has.
 	isKeeping bool
 }
@@ -349,8 +356,11 @@ func rivalsOf(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) rival
 		}
 		entry := rival{rollout: other}
 		selector, err := selectorOf(other)
-		if other.DeletionTimestamp == nil && comesFirst(other, rollout) {
-			entry.selector = selector
+		if other.DeletionTimestamp == nil {
+			entry.wanted = selector
+			if comesFirst(other, rollout) {
+				entry.selector = selector
+			}
 		}
 		entry.isKeeping = err != nil && other.DeletionTimestamp == nil
 		found = append(found, entry)
@@ -360,17 +370,20 @@ func rivalsOf(rollout *v1alpha1.ImageRollout, all []v1alpha1.ImageRollout) rival
 
 // claimant finds another rollout with an older right to the node: it has the
 // node in a slot, it keeps what it has, or it selects the node too and comes first by
-// age and name.
-func (r rivals) claimant(node *Node, rollout *v1alpha1.ImageRollout) string {
+// age and name. With a slot alone its right ends by itself.
+func (r rivals) claimant(node *Node, rollout *v1alpha1.ImageRollout) (name string, isEnding bool) {
 	for _, rival := range r {
-		if hasSlot(rival.rollout, node.UID) || (rival.isKeeping && node.belongsTo(rival.rollout.Name)) {
-			return rival.rollout.Name
+		if rival.isKeeping && (hasSlot(rival.rollout, node.UID) || node.belongsTo(rival.rollout.Name)) {
+			return rival.rollout.Name, false
+		}
+		if hasSlot(rival.rollout, node.UID) {
+			return rival.rollout.Name, rival.wanted == nil || !rival.wanted.Matches(labels.Set(node.Labels))
 		}
 		if rival.selector != nil && rival.selector.Matches(labels.Set(node.Labels)) && !hasSlot(rollout, node.UID) {
-			return rival.rollout.Name
+			return rival.rollout.Name, false
 		}
 	}
-	return ""
+	return "", false
 }
 
 func hasSlot(rollout *v1alpha1.ImageRollout, node types.UID) bool {

@@ -3,8 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +26,7 @@ func statusOf(scope *Scope, slots []v1alpha1.Slot, held Hold) v1alpha1.ImageRoll
 		Conditions:         append([]metav1.Condition(nil), scope.Rollout.Status.Conditions...),
 	}
 	for _, condition := range []metav1.Condition{
-		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots, held), pausedCondition(scope),
+		availableCondition(scope), progressingCondition(scope, status.Nodes, slots, held), degradedCondition(scope, slots), pausedCondition(scope),
 	} {
 		condition.ObservedGeneration = scope.Rollout.Generation
 		condition.LastTransitionTime = metav1.NewTime(scope.Now) // if it is one
@@ -107,20 +105,25 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 		return condition(kind, true, held.Reason, progress+"; "+held.Message)
 	case held.Reason != "":
 		return condition(kind, false, held.Reason, progress+"; "+held.Message)
-	case counts.Staged == 0:
-		return condition(kind, true, "Staging", progress)
 	}
-	return condition(kind, true, "Updating", progress+waitingFor(scope)+usedUp(scope)+waitsForControlPlane(scope))
+	return unheldCondition(scope, counts, progress)
 }
 
-// usedUp names the nodes that are out of service without a slot, when no further one
-// may be.
-func usedUp(scope *Scope) string {
-	out, allowed := slices.Sorted(maps.Keys(outOfService(scope))), maxUnavailable(scope)
-	if len(out) < allowed {
-		return ""
+// unheldCondition is that of a rollout without slots that no rule holds. What somebody
+// has to see to is said at once; it is True only while something changes by itself.
+func unheldCondition(scope *Scope, counts v1alpha1.NodeCounts, progress string) metav1.Condition {
+	kind, isToStage := v1alpha1.ConditionProgressing, isMoving(scope)
+	stall := stallOf(scope)
+	if stall != nil {
+		progress = stall.message(progress)
 	}
-	return fmt.Sprintf("; no further node is taken out of service: %s, not Ready or not schedulable, use up spec.maxUnavailable (%d)", list(out), allowed)
+	switch {
+	case counts.Staged == 0 && (isToStage || stall == nil):
+		return condition(kind, true, "Staging", progress)
+	case stall != nil:
+		return condition(kind, isToStage, stall.reason, progress)
+	}
+	return condition(kind, true, "Updating", progress+waitingFor(scope)+waitsForControlPlane(scope))
 }
 
 // noNodes says why there is nothing to do: "0 of 0 nodes updated" would hide that a
@@ -156,11 +159,14 @@ func describeSlots(slots []v1alpha1.Slot) string {
 
 // waitingFor names the canary nodes that all others wait for.
 func waitingFor(scope *Scope) string {
-	first, err := canaries(scope)
-	if err != nil || len(first) == 0 || isCanaryDone(scope) {
+	var names []string
+	for _, node := range firstToCome(scope) {
+		names = append(names, node.Name)
+	}
+	if len(names) == 0 {
 		return ""
 	}
-	return "; the canary nodes come first: " + list(waitingCanaries(scope, first))
+	return "; the canary nodes come first: " + list(names)
 }
 
 // maySkip is how long a status may wait because nothing but numbers and texts

@@ -45,9 +45,12 @@ func advise(message, advice string) string {
 	return cutTo(message, maxMessageBytes-len("; ")-len(advice)) + "; " + advice
 }
 
-// aboutNode is an entry of a message: which node, since when, and why.
+// aboutNode is an entry of a message: which node, since when if that is known, and why.
 func aboutNode(node string, since time.Time, why string) string {
-	about := node + " since " + since.UTC().Format(time.RFC3339)
+	about := node
+	if !since.IsZero() {
+		about += " since " + since.UTC().Format(time.RFC3339)
+	}
 	if why == "" { // it has just gone
 		return about
 	}

@@ -2,7 +2,8 @@ package controller
 
 import (
 	"fmt"
-	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,19 +24,26 @@ type trouble struct {
 	advice string
 }
 
-// troubles, the gravest first: Degraded shows one, the others wait their turn.
+// troubles, the gravest first: Degraded has the reason of one, and names the others.
 var troubles = []trouble{
+	// Nodes wait for the gate that is wrong, and are named as overdue for it.
+	mistake(reasonInvalidGate),
 	{"PullSecretMissing", func(s *Scope, _ []v1alpha1.Slot) string { return s.Problem },
 		"no further node downloads the image until it is there"},
 	{"WriteRefused", refusedWrites,
 		"tried again by itself: see to the rights of the controller, or to the policy, webhook or quota that the message names"},
-	// Its advice is part of the reason to hold.
-	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return holdWhenRejected(s).Message }, ""},
+	{"ImageRejected", func(s *Scope, _ []v1alpha1.Slot) string { return whyRejected(s) }, rejectedAdvice},
 	{"RecallUnconfirmed", unconfirmedSlots, adviceRecall},
 	{"RebootTimeout", overdue(v1alpha1.SlotBooting),
 		"it keeps its slot: look at its console, or delete the Node if it is gone for good"},
 	{"RollbackTimeout", overdue(v1alpha1.SlotRollingBack),
 		"it keeps its slot: look at its console, boot the image before by hand, or delete the Node if it is gone for good"},
+	// Nothing begins, and no node is away for it.
+	mistake("InvalidSelector"),
+	mistake("InvalidWindow"),
+	mistake("InvalidCanary"),
+	mistake("NoCanary"),
+	mistake("InvalidDrain"),
 	{"NodeFailed", func(s *Scope, _ []v1alpha1.Slot) string { return nameFailures(failedNodes(s)) },
 		"see status.failedImages of the NodeImages; another spec.retryToken tries again"},
 	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
@@ -54,8 +62,10 @@ var troubles = []trouble{
 		"it goes on by itself, and the others do not wait for it: see to what the messages name"},
 	{"RollbackNotReady", reported(v1alpha1.ConditionRollbackReady, metav1.ConditionFalse),
 		"the node stays on the image, also if it does not do well: set another image if it has to leave it"},
-	{"LiveTooLarge", liveProblem,
+	{"LiveTooLarge", func(s *Scope, _ []v1alpha1.Slot) string { return notBrought(s.live().tooLarge) },
 		"the nodes keep what they have: make it smaller"},
+	{"LiveInvalid", func(s *Scope, _ []v1alpha1.Slot) string { return notBrought(s.live().invalid) },
+		"the nodes keep what they have: mend it; that of a pool comes from its MachineConfigs and the site's trust bundle"},
 	{"LiveFailed", reported(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue),
 		"tried again by itself: mend spec.live or the node"},
 	{"NodeDrifted", reported(v1alpha1.ConditionDrifted, metav1.ConditionTrue),
@@ -66,26 +76,46 @@ var troubles = []trouble{
 		"make room on the node"},
 }
 
-// mistakes are reasons to hold that somebody has to mend.
-var mistakes = []string{"InvalidSelector", reasonInvalidGate, "InvalidWindow", "InvalidCanary", "NoCanary", "InvalidDrain"}
+// mistake is what the rollout's spec says that makes no sense; the message names the
+// field, which is the advice.
+func mistake(reason string) trouble {
+	return trouble{reason, func(s *Scope, _ []v1alpha1.Slot) string {
+		if s.Rollout.DeletionTimestamp != nil {
+			return ""
+		}
+		for _, held := range mistakesOf(s) {
+			if held.Reason == reason {
+				return held.Message
+			}
+		}
+		return ""
+	}, "nothing begins until it is put right"}
+}
 
-// degradedCondition names the gravest trouble.
-func degradedCondition(scope *Scope, slots []v1alpha1.Slot, held Hold) metav1.Condition {
+// degradedCondition has the gravest trouble, and the reasons of the others.
+func degradedCondition(scope *Scope, slots []v1alpha1.Slot) metav1.Condition {
 	kind := v1alpha1.ConditionDegraded
-	if slices.Contains(mistakes, held.Reason) {
-		return condition(kind, true, held.Reason, held.Message)
-	}
-	for _, trouble := range troubles {
-		message := trouble.what(scope, slots)
-		if message == "" {
-			continue
+	var gravest *trouble
+	var message string
+	var also []string
+	for i := range troubles {
+		found := troubles[i].what(scope, slots)
+		switch {
+		case found == "":
+		case gravest == nil:
+			gravest, message = &troubles[i], found
+		default:
+			also = append(also, troubles[i].reason)
 		}
-		if trouble.advice != "" {
-			message = advise(message, trouble.advice)
-		}
-		return condition(kind, true, trouble.reason, message)
 	}
-	return condition(kind, false, "AsExpected", "")
+	if gravest == nil {
+		return condition(kind, false, "AsExpected", "")
+	}
+	advice := gravest.advice
+	if len(also) > 0 {
+		advice += "; also: " + strings.Join(also, ", ")
+	}
+	return condition(kind, true, gravest.reason, advise(message, advice))
 }
 
 // overdue names the nodes that are in a phase for too long.
@@ -103,10 +133,11 @@ func overdue(phase v1alpha1.SlotPhase) func(*Scope, []v1alpha1.Slot) string {
 	}
 }
 
+// conflicts leaves out nodes that another rollout only brings to an end.
 func conflicts(scope *Scope, _ []v1alpha1.Slot) string {
 	var names []string
 	for _, node := range scope.Nodes {
-		if node.IsSelected && node.Claimant != "" {
+		if node.IsSelected && node.Claimant != "" && !node.isEnding {
 			names = append(names, fmt.Sprintf("%s belongs to ImageRollout %s", node.Name, node.Claimant))
 		}
 	}
@@ -120,20 +151,36 @@ func stagingFailures(scope *Scope, _ []v1alpha1.Slot) string {
 			continue
 		}
 		last := node.Image.Status.LastAttempt
-		since := last.Time.Time
-		if staged := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionStaged); staged != nil {
-			since = staged.LastTransitionTime.Time // that of the first try
-		}
-		names = append(names, aboutNode(node.Name, since, fmt.Sprintf("%s, %s", last.Class, last.Message)))
+		names = append(names, aboutNode(node.Name, failingSince(node), fmt.Sprintf("%s, %s", last.Class, last.Message)))
 	}
 	return list(names)
 }
 
-func liveProblem(scope *Scope, _ []v1alpha1.Slot) string {
-	if _, err := scope.Rollout.Spec.Live.Hash(); err != nil {
-		return "spec.live is not brought to the nodes: " + err.Error()
+// failingSince is when the node stopped to have what it is to stage. That may have been
+// with an image before: then it is when the node was told of this one, or of something
+// else since.
+func failingSince(node *Node) time.Time {
+	last := node.Image.Status.LastAttempt.Time.Time
+	staged := meta.FindStatusCondition(node.Image.Status.Conditions, v1alpha1.ConditionStaged)
+	if staged == nil {
+		return last
 	}
-	return ""
+	since := staged.LastTransitionTime.Time
+	if told := writtenBy(node.Image, string(fieldOwner)); told.After(since) {
+		since = told
+	}
+	if last.Before(since) {
+		return last
+	}
+	return since
+}
+
+// notBrought says why nothing of spec.live is brought to the nodes.
+func notBrought(problem error) string {
+	if problem == nil {
+		return ""
+	}
+	return "spec.live is not brought to the nodes: " + problem.Error()
 }
 
 // reported names the nodes whose agent reports a condition of that status, each

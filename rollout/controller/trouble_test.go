@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -48,6 +47,12 @@ func stuck() map[string]struct {
 		scope *Scope
 		names []string
 	}{
+		"InvalidGate":       {newScope([]Node{newNode(1)}, gated(podsGate("a b"))), []string{"spec.gates[0].pods.selector"}},
+		"InvalidSelector":   {newScope([]Node{newNode(1)}, func(s *Scope) { s.SelectorProblem = "spec.nodeSelector is not valid" }), []string{"spec.nodeSelector"}},
+		"InvalidWindow":     {newScope([]Node{newNode(1)}, window("0 1 * * *", time.Hour, "Mars")), []string{"spec.windows[0].timeZone", "Mars"}},
+		"InvalidCanary":     {newScope([]Node{newNode(1)}, canarySelector("a b")), []string{"spec.canary.nodeSelector"}},
+		"NoCanary":          {newScope([]Node{newNode(1)}, canarySelector("no")), []string{"spec.canary.nodeSelector"}},
+		"InvalidDrain":      {newScope([]Node{newNode(1)}, skipping("a b")), []string{"spec.drain.skipPodSelector"}},
 		"PullSecretMissing": {newScope([]Node{newNode(1)}, func(s *Scope) { s.Problem = "Secret a/b (spec.pullSecretRef) does not exist" }), []string{"Secret a/b", "does not exist"}},
 		"WriteRefused": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Refused = refusedOnly(map[string]error{"worker-1": apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "worker-1", errors.New("policy keep-nodes")), "worker-2": errors.New("it is late")})
@@ -69,6 +74,7 @@ func stuck() map[string]struct {
 		"LiveTooLarge": {newScope([]Node{newNode(1)}, func(s *Scope) {
 			s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: strings.Repeat("x", v1alpha1.MaxLiveBytes)}
 		}), []string{"spec.live", "bytes"}},
+		"LiveInvalid":  {newScope([]Node{newNode(1)}, paused, func(s *Scope) { s.Rollout.Spec.Live = &v1alpha1.LiveContent{TrustBundle: "nonsense"} }), []string{"spec.live.trustBundle", "no certificate"}},
 		"LiveFailed":   {newScope([]Node{newNode(1, reports(v1alpha1.ConditionLiveFailed, metav1.ConditionTrue, "user a does not exist"))}), []string{"worker-1", "user a"}},
 		"NodeDrifted":  {newScope([]Node{newNode(1, reports(v1alpha1.ConditionDrifted, metav1.ConditionTrue, "/etc/motd (content)"))}), []string{"worker-1", "/etc/motd"}},
 		"RivalUpdater": {newScope([]Node{newNode(1, reports(v1alpha1.ConditionRivalUpdater, metav1.ConditionTrue, "zincati.service"))}), []string{"worker-1", "zincati.service"}},
@@ -78,7 +84,8 @@ func stuck() map[string]struct {
 
 // aboutNoNode are reasons that are not about a node: the condition's own time
 // says since when.
-var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true}
+var aboutNoNode = map[string]bool{"PullSecretMissing": true, "WriteRefused": true, "NodeConflict": true, "LiveTooLarge": true, "LiveInvalid": true,
+	reasonInvalidGate: true, "InvalidSelector": true, "InvalidWindow": true, "InvalidCanary": true, "NoCanary": true, "InvalidDrain": true}
 
 func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 	cases := stuck()
@@ -88,7 +95,7 @@ func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 			if !isThere {
 				t.Fatal("no case shows it")
 			}
-			got := degradedCondition(test.scope, test.scope.Rollout.Status.Slots, schedule(test.scope).Held)
+			got := degradedCondition(test.scope, test.scope.Rollout.Status.Slots)
 			if got.Reason != trouble.reason || got.Status != metav1.ConditionTrue {
 				t.Fatalf("Degraded is %s, %s: %s", got.Status, got.Reason, got.Message)
 			}
@@ -102,6 +109,45 @@ func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 			}
 			if before, advice, _ := strings.Cut(got.Message, "; "); advice == "" || before == "" || strings.Contains(got.Message, "\n") {
 				t.Errorf("%q is not one line that ends with what to do", got.Message)
+			}
+		})
+	}
+}
+
+// TestTheGravestTroubleComesFirst, and hides no other.
+func TestTheGravestTroubleComesFirst(t *testing.T) {
+	overdue := func() *Scope {
+		return newScope([]Node{newNode(1, notReady), newNode(2, updated), newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), func(s *Scope) { s.Now = start.Add(time.Hour) })
+	}
+	everything := overdue()
+	window("x", time.Hour, "UTC")(everything)
+	everything.Problem = "Secret a/b (spec.pullSecretRef) does not exist"
+	everything.Rollout.Spec.Live = keysFor("root", "nonsense")
+	rejected := newScope([]Node{newNode(1, failedOnB)})
+	rejected.Rollout.Spec.Live = keysFor("root", strings.Repeat("é", 400))
+	withoutImage := func(changes ...func(*Scope)) *Scope {
+		return newScope([]Node{newNode(1)}, append(changes, func(s *Scope) { s.Rollout.Spec.Image = "" })...)
+	}
+	deleted := newScope([]Node{newNode(1)}, window("x", time.Hour, "UTC"), func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} })
+	for name, test := range map[string]struct {
+		scope        *Scope
+		reason, ends string
+	}{
+		"a mistake hides no node that is away":  {func() *Scope { s := overdue(); window("x", time.Hour, "UTC")(s); return s }(), "RebootTimeout", "; also: InvalidWindow, NodeFailed"},
+		"all that there is":                     {everything, "PullSecretMissing", "; also: RebootTimeout, InvalidWindow, NodeFailed, LiveInvalid"},
+		"a rejection":                           {rejected, "ImageRejected", rejectedAdvice + "; also: NodeFailed, LiveInvalid"},
+		"two mistakes":                          {newScope([]Node{newNode(1)}, window("x", time.Hour, "UTC"), skipping("a b")), "InvalidWindow", "; also: InvalidDrain"},
+		"a canary that is wrong is not missing": {newScope([]Node{newNode(1)}, canarySelector("a b")), "InvalidCanary", "nothing begins until it is put right"},
+		"a window, without an image":            {withoutImage(window("x", time.Hour, "UTC")), "InvalidWindow", "until it is put right"},
+		"a zone, without an image":              {withoutImage(window("0 1 * * *", time.Hour, "Mars")), "InvalidWindow", "until it is put right"},
+		"a gate, without an image":              {withoutImage(gated(podsGate("a b"))), "InvalidGate", "until it is put right"},
+		"a canary, without an image":            {withoutImage(canarySelector("a b")), "InvalidCanary", "until it is put right"},
+		"nothing, of a rollout that is deleted": {deleted, "AsExpected", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := degradedCondition(test.scope, test.scope.Rollout.Status.Slots)
+			if got.Reason != test.reason || !strings.HasSuffix(got.Message, test.ends) || len(got.Message) > maxMessageBytes {
+				t.Errorf("Degraded is %s, %s: %s", got.Status, got.Reason, got.Message)
 			}
 		})
 	}
@@ -147,39 +193,6 @@ func TestAWindowThatNeverOpensIsAMistake(t *testing.T) {
 	held := schedule(newScope([]Node{newNode(1)}, window("0 22 30 2 *", time.Hour, "UTC"))).Held
 	if held.Reason != "InvalidWindow" || held.Message != "none of spec.windows ever opens" {
 		t.Errorf("held by %+v", held)
-	}
-}
-
-// TestNodesThatUseUpMaxUnavailableAreNamed, when nobody else may go.
-func TestNodesThatUseUpMaxUnavailableAreNamed(t *testing.T) {
-	scope := newScope([]Node{newNode(1, updated, cordoned), newNode(2)})
-	answer := schedule(scope)
-	progress := progressingCondition(scope, countNodes(scope), nil, answer.Held)
-	if len(answer.Grants) > 0 || !strings.HasSuffix(progress.Message, "; no further node is taken out of service: worker-1, not Ready or not schedulable, use up spec.maxUnavailable (1)") {
-		t.Errorf("%d slots; %s: %s", len(answer.Grants), progress.Reason, progress.Message)
-	}
-}
-
-// TestWhatNodesOfTheControlPlaneWaitForIsNamed: no rule holds the rollout then.
-func TestWhatNodesOfTheControlPlaneWaitForIsNamed(t *testing.T) {
-	const waits = "wait for worker-9, not schedulable or in a slot of another ImageRollout"
-	inSlot := func(s *Scope) { s.Cluster.InSlots = map[types.UID]bool{"worker-9-uid": true} }
-	for name, test := range map[string]struct {
-		scope *Scope
-		want  bool
-	}{
-		"another is cordoned":                   {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), true},
-		"another has a slot of another rollout": {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane)), inSlot), true},
-		"it is cordoned itself, and may go":     {newScope([]Node{newNode(9, controlPlane, cordoned)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
-		"none of it has anything to come":       {newScope([]Node{newNode(1, controlPlane, updated), newNode(2)}, allowing("3"), ofControlPlane(newNode(9, controlPlane, cordoned))), false},
-		"all are in service":                    {newScope([]Node{newNode(1, controlPlane)}, allowing("3"), ofControlPlane(newNode(9, controlPlane))), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			held := schedule(test.scope).Held
-			if got := progressingCondition(test.scope, countNodes(test.scope), nil, held).Message; strings.Contains(got, waits) != test.want {
-				t.Errorf("held by %q; %q", held.Reason, got)
-			}
-		})
 	}
 }
 

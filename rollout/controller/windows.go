@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,11 +53,50 @@ func parseWindow(window v1alpha1.MaintenanceWindow) (cron.Schedule, *time.Locati
 	if strings.Contains(window.Cron, "TZ=") {
 		return nil, nil, fmt.Errorf("cron: %q names a time zone; that belongs into timeZone", window.Cron)
 	}
-	schedule, err := cronFields.Parse(window.Cron)
+	schedule, err := cronFields.Parse(withSunday(window.Cron))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cron: %q: %w", window.Cron, err)
 	}
 	return schedule, zone, nil
+}
+
+// withSunday writes the day of week 7 as 0: the parser knows Sunday as 0 only, most
+// crons as both. What is no number is left to the parser.
+func withSunday(expression string) string {
+	fields := strings.Fields(expression)
+	if len(fields) != 5 {
+		return expression
+	}
+	parts := strings.Split(fields[4], ",")
+	for i, part := range parts {
+		span, step, hasStep := strings.Cut(part, "/")
+		from, to, isRange := strings.Cut(span, "-")
+		switch {
+		case span == "7":
+			parts[i] = "0" // 7/2 is no more than the 7th day
+		case isRange && to == "7":
+			parts[i] = upToSunday(part, from, step, hasStep)
+		}
+	}
+	fields[4] = strings.Join(parts, ",")
+	return strings.Join(fields, " ")
+}
+
+// upToSunday lists the days of a range that ends with 7.
+func upToSunday(part, from, step string, hasStep bool) string {
+	first, err := strconv.Atoi(from)
+	width := 1
+	if hasStep && err == nil {
+		width, err = strconv.Atoi(step)
+	}
+	if err != nil || first < 0 || first > 7 || width < 1 {
+		return part
+	}
+	var days []string
+	for day := first; day <= 7; day += width {
+		days = append(days, strconv.Itoa(day%7))
+	}
+	return strings.Join(days, ",")
 }
 
 // holdOutsideWindows gates new slots only: a node on its way finishes.
