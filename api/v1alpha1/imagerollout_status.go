@@ -12,8 +12,9 @@ const (
 	// ConditionProgressing is True while nodes still have to stage or boot the
 	// image and do: something changes without anybody's doing.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded is True when a node failed on the image or a drain is
-	// blocked; the message names the nodes.
+	// ConditionDegraded is True when somebody has to look at something: a node that
+	// failed on the image, a drain that is blocked, a field that makes no sense. The
+	// message says where, since when and what can be done.
 	ConditionDegraded = "Degraded"
 	// ConditionPaused is True while spec.paused holds the rollout back.
 	ConditionPaused = "Paused"

@@ -161,9 +161,8 @@ func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map
 		if err := errors.Join(done[i].err, failed[slot.Node]); err != nil {
 			failed[slot.Node] = err
 			if isRefused(err) {
-				next = &slot
-				next.Message = clip(oneLine(err.Error()))
-				answer.steps = withStep(answer.steps, stepEvent(node, slots[i], next))
+				slot.Message = clip(oneLine(err.Error()))
+				answer.steps = withStep(answer.steps, stepEvent(node, slots[i], &slot))
 			}
 			answer.slots = append(answer.slots, slot)
 			continue

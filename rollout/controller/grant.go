@@ -12,8 +12,9 @@ import (
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
-// maxGrants is how many slots one pass gives: those that are to come next wait
-// for less long than it would take to carry out hundreds at once.
+// maxGrants is how many slots one pass gives, nodes whose agents are asked first
+// included: those that are to come next wait for less long than it would take to
+// carry out hundreds at once.
 const maxGrants = 8
 
 // grant gives slots on what the cache shows; before one is given it looks past

@@ -17,7 +17,7 @@ const heldUpAfter = 5 * time.Minute
 // reasonBusy is the agent's word for a bootc that does not answer.
 const reasonBusy = "HostBusy"
 
-// waits are the agent's words for what may last for ever without being a failure.
+// waits are the agent's words for a wait that may last for ever without being a failure.
 var waits = []string{reasonBusy, "WaitingForSecret"}
 
 // isUnmanageable says whether the agent has found that bootc cannot update the host.
@@ -47,7 +47,8 @@ func waiting(scope *Scope, node *Node) *metav1.Condition {
 	return &answer
 }
 
-// heldUpDue is when nobody waits for the node any more; zero: it is not held up.
+// heldUpDue is when nobody will wait for the node any more; zero: its agent waits for
+// nothing.
 func heldUpDue(scope *Scope, node *Node) time.Time {
 	if found := waiting(scope, node); found != nil {
 		return found.LastTransitionTime.Add(heldUpAfter)

@@ -20,7 +20,7 @@ const labelExcluded = corev1.LabelNodeExcludeBalancers
 // somebody else has set, to whatever value, is theirs.
 const annotationKept = "imagemode.dev/kept-from-scale-down"
 
-// isKept says whether nothing is left to set: what somebody has said counts.
+// isKept says whether keepFromScaleDown has nothing left to set: what somebody has said counts.
 func isKept(node *corev1.Node) bool {
 	if _, isExcluded := node.Labels[labelExcluded]; !isExcluded {
 		return false
@@ -31,7 +31,7 @@ func isKept(node *corev1.Node) bool {
 	})
 }
 
-// keepFromScaleDown sets what is not there. It goes with the cordon, in one write; on a
+// keepFromScaleDown sets what is not there, and takes the node out of load balancers. It goes with the cordon, in one write; on a
 // node that somebody else has cordoned it takes that write's place.
 func keepFromScaleDown(node *corev1.Node) {
 	ours := keptKeys(node)

@@ -38,9 +38,9 @@ type silence struct {
 }
 
 // silenceOf is which report of the node's agent is still to come, and when it is
-// overdue; zero: none. Of a node that is down, others tell. The times are
-// those that the API server keeps of who wrote, so that a controller that has just
-// started has them, too.
+// overdue; zero: none. Of a node that is down, others tell. The times are those that
+// the API server keeps of who wrote, so that a controller that has just started has
+// them, too.
 func silenceOf(scope *Scope, node *Node) silence {
 	if node.Image == nil || !node.isReady() {
 		return silence{}
@@ -97,16 +97,14 @@ func missed(since time.Time, after time.Duration, what string) silence {
 }
 
 // isSilent says whether nothing is to be expected of the node's agent for now.
-func (s *Scope) isSilent(node *Node) bool {
-	missing := silenceOf(s, node)
-	return !missing.due.IsZero() && !s.Now.Before(missing.due)
-}
+func (s *Scope) isSilent(node *Node) bool { return silenceOf(s, node).isOverdue(s.Now) }
+
+func (s silence) isOverdue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
 func silentAgents(scope *Scope, _ []v1alpha1.Slot) string {
 	var names []string
 	for _, node := range scope.selected() {
-		if scope.isSilent(node) {
-			missing := silenceOf(scope, node)
+		if missing := silenceOf(scope, node); missing.isOverdue(scope.Now) {
 			names = append(names, aboutNode(node.Name, missing.since, missing.what))
 		}
 	}
