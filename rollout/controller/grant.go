@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,44 +26,51 @@ const maxGrants = 8
 // will be when the slots that are left are written.
 func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress) (*Scope, Schedule, error) {
 	next := scope.after(progress.slots, progress.skipped)
-	answer := schedule(next)
-	if len(answer.Grants) == 0 {
-		return next, answer, nil
-	}
-	if !next.HasNewNodes {
-		if err := r.readCordons(ctx, next); err != nil {
-			return nil, Schedule{}, err
-		}
-	}
-	seen, hasControlPlane := map[types.UID]bool{}, false
-	for {
-		answer = schedule(next)
-		if !hasControlPlane && grantsControlPlane(next, answer.Grants) {
-			if err := r.readControlPlane(ctx, next); err != nil {
-				return nil, Schedule{}, err
-			}
-			hasControlPlane = true
-			continue
-		}
-		isAll, err := r.readCandidates(ctx, next, answer.Grants, seen)
+	answer, so := schedule(next), looked{nodes: map[types.UID]bool{}}
+	for len(answer.Grants) > 0 {
+		isNews, err := r.lookPastCache(ctx, next, answer.Grants, &so)
 		if err != nil {
 			return nil, Schedule{}, err
 		}
-		if isAll {
-			return next, answer, nil
+		if !isNews {
+			break
+		}
+		answer = schedule(next)
+	}
+	return next, answer, nil
+}
+
+// looked is what a pass has read past the cache so far.
+type looked struct {
+	cordons, controlPlane bool
+	nodes                 map[types.UID]bool
+}
+
+// lookPastCache brings into the scope what decides about these grants and was not
+// read yet, and says whether some of it is other than in the cache.
+func (r *Reconciler) lookPastCache(ctx context.Context, scope *Scope, grants []v1alpha1.Slot, so *looked) (isNews bool, err error) {
+	if !so.cordons && !scope.HasNewNodes {
+		so.cordons = true
+		if isNews, err = r.readCordons(ctx, scope); isNews || err != nil {
+			return isNews, err
 		}
 	}
+	if !so.controlPlane && grantsControlPlane(scope, grants) {
+		so.controlPlane = true
+		return true, r.readControlPlane(ctx, scope)
+	}
+	return r.readCandidates(ctx, scope, grants, so.nodes)
 }
 
 // readCordons brings into the scope which nodes anybody has cordoned, as the API
-// server has it: their names alone, or a pass with hundreds of them would read
-// megabytes.
-func (r *Reconciler) readCordons(ctx context.Context, scope *Scope) error {
+// server has it, and says whether that is news: their names alone, or a pass with
+// hundreds of them would read megabytes.
+func (r *Reconciler) readCordons(ctx context.Context, scope *Scope) (isNews bool, err error) {
 	cordoned := &metav1.PartialObjectMetadataList{}
 	cordoned.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	selector := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.unschedulable", "true")}
 	if err := r.Live.List(ctx, cordoned, selector); err != nil {
-		return err
+		return false, err
 	}
 	for i := range cordoned.Items {
 		node := scope.node(slotOf(&cordoned.Items[i]))
@@ -69,9 +78,9 @@ func (r *Reconciler) readCordons(ctx context.Context, scope *Scope) error {
 			continue
 		}
 		node.Node = node.DeepCopy()
-		node.Spec.Unschedulable = true
+		node.Spec.Unschedulable, isNews = true, true
 	}
-	return nil
+	return isNews, nil
 }
 
 // slotOf names a node the way a slot does.
@@ -80,8 +89,8 @@ func slotOf(node client.Object) v1alpha1.Slot {
 }
 
 // readCandidates brings the nodes that are to get a slot, with their NodeImages,
-// into the scope as the API server has them, and says whether all had been.
-func (r *Reconciler) readCandidates(ctx context.Context, scope *Scope, grants []v1alpha1.Slot, seen map[types.UID]bool) (isAll bool, err error) {
+// into the scope as the API server has them, and says whether any has changed.
+func (r *Reconciler) readCandidates(ctx context.Context, scope *Scope, grants []v1alpha1.Slot, seen map[types.UID]bool) (isNews bool, err error) {
 	var fresh []*Node
 	for _, slot := range grants {
 		if node := scope.node(slot); node != nil && !seen[node.UID] {
@@ -89,31 +98,29 @@ func (r *Reconciler) readCandidates(ctx context.Context, scope *Scope, grants []
 			fresh = append(fresh, node)
 		}
 	}
-	problems := make([]error, len(fresh))
-	r.inParallel(len(fresh), func(i int) { problems[i] = r.readCandidate(ctx, fresh[i]) })
-	for _, problem := range problems {
-		if problem != nil {
-			return false, problem
-		}
-	}
-	return len(fresh) == 0, nil
+	news, problems := make([]bool, len(fresh)), make([]error, len(fresh))
+	r.inParallel(len(fresh), func(i int) { news[i], problems[i] = r.readCandidate(ctx, fresh[i]) })
+	return slices.Contains(news, true), errors.Join(problems...)
 }
 
 // readCandidate reads one; a node that is gone is none any more.
-func (r *Reconciler) readCandidate(ctx context.Context, cached *Node) error {
+func (r *Reconciler) readCandidate(ctx context.Context, cached *Node) (isNews bool, err error) {
 	node, err := r.liveNode(ctx, slotOf(cached.Node))
 	if err != nil {
-		return err
+		return false, err
 	}
 	image := &v1alpha1.NodeImage{}
 	err = r.Live.Get(ctx, client.ObjectKey{Name: cached.Name}, image)
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return false, err
 	}
 	if node == nil || err != nil {
 		cached.Image = nil
-		return nil
+		return true, nil
+	}
+	if node.ResourceVersion == cached.ResourceVersion && image.ResourceVersion == cached.Image.ResourceVersion {
+		return false, nil
 	}
 	cached.Node, cached.Image = node, imageOf(node, image)
-	return nil
+	return true, nil
 }

@@ -205,9 +205,11 @@ func schedule(scope *Scope) Schedule {
 // that are out of service already come first: they cost nothing more. A node that is
 // asked keeps its place meanwhile.
 func grantSlots(scope *Scope) Schedule {
-	allowed := maxUnavailable(scope)
+	allowed, held := maxUnavailable(scope), len(scope.Rollout.Status.Slots)
+	if held >= allowed {
+		return Schedule{}
+	}
 	out := outOfService(scope)
-	held := len(scope.Rollout.Status.Slots)
 	turn := newTurn(scope)
 	answer := Schedule{Asked: map[string]bool{}}
 	for _, node := range candidates(turn, out) {

@@ -40,6 +40,8 @@ type Scope struct {
 
 	// bySlot and byNode find slots and nodes by the node's UID.
 	bySlot, byNode map[string]int
+	// counted are the selected nodes.
+	counted []*Node
 	// checked is what live has found.
 	checked *checkedLive
 }
@@ -73,6 +75,7 @@ func (s *Scope) after(slots []v1alpha1.Slot, skipped []v1alpha1.SkippedNode) *Sc
 func (s *Scope) index() {
 	s.slot(&corev1.Node{})
 	s.node(v1alpha1.Slot{})
+	s.counted = s.selected()
 }
 
 // isSingleNode: there is nowhere to move pods to, and a controller that cordons
@@ -132,8 +135,11 @@ func (s *Scope) node(slot v1alpha1.Slot) *Node {
 	return nil
 }
 
-// selected are the nodes that count.
+// selected are the nodes that count; nobody may change the list.
 func (s *Scope) selected() []*Node {
+	if s.counted != nil {
+		return s.counted
+	}
 	nodes := make([]*Node, 0, len(s.Nodes))
 	for i := range s.Nodes {
 		if s.Nodes[i].IsSelected && s.Nodes[i].Claimant == "" {

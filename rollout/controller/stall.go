@@ -112,7 +112,7 @@ func cordonedControlPlane(s *Scope) []string {
 
 // onlyDown names the nodes that are left, if none of them is Ready.
 func onlyDown(s *Scope) []string {
-	left := slices.DeleteFunc(s.selected(), func(n *Node) bool { return n.runs(s.target()) && n.isReady() })
+	left := slices.DeleteFunc(slices.Clone(s.selected()), func(n *Node) bool { return n.runs(s.target()) && n.isReady() })
 	if slices.ContainsFunc(left, (*Node).isReady) {
 		return nil
 	}

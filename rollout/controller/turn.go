@@ -47,7 +47,7 @@ func newTurn(s *Scope) *turn {
 // toCome are the nodes that still have to be updated and can be. A node that is
 // down, silent or held up, or that cannot download the image, does not hold its zone back.
 func (t *turn) toCome() []*Node {
-	return slices.DeleteFunc(t.selected(), func(n *Node) bool {
+	return slices.DeleteFunc(slices.Clone(t.selected()), func(n *Node) bool {
 		isStuck := !n.isReady() || !n.isCurrent() || n.isStuckStaging(t.target()) || t.isSilent(n) || t.isHeldUp(n) || t.wasSkipped(n) ||
 			n.failure(t.target(), t.Rollout.Spec.RetryToken) != nil
 		return n.runs(t.target()) || isStuck
