@@ -14,7 +14,7 @@ const (
 
 // assignImages says what each node's NodeImage is to be.
 func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
-	images := map[string]v1alpha1.NodeImageSpec{}
+	images := make(map[string]v1alpha1.NodeImageSpec, len(scope.Nodes))
 	tokens := stagingTokens(scope)
 	asked := schedule(scope).Asked
 	for i := range scope.Nodes {

@@ -39,6 +39,9 @@ type nodeFailure struct {
 // failedNodes are the nodes that count against the failure budget: each once,
 // whatever it reports. A registry that does not answer is not the image's fault.
 func failedNodes(s *Scope) []nodeFailure {
+	if s.isIndexed {
+		return s.failed
+	}
 	var failed []nodeFailure
 	for _, node := range s.selected() {
 		if failure := node.failure(s.target(), s.Rollout.Spec.RetryToken); failure != nil {

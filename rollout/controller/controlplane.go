@@ -25,9 +25,14 @@ func isControlPlane(node *corev1.Node) bool {
 // goes down while another is down already, whichever rollout it belongs to. A
 // node in a slot of this rollout is counted elsewhere.
 func holdForControlPlane(s *Scope) Hold {
-	if !slices.ContainsFunc(s.selected(), func(n *Node) bool { return isControlPlane(n.Node) }) {
+	held := troubleOfControlPlane(s)
+	if held.Reason == "" || !slices.ContainsFunc(s.selected(), func(n *Node) bool { return isControlPlane(n.Node) }) {
 		return Hold{}
 	}
+	return held
+}
+
+func troubleOfControlPlane(s *Scope) Hold {
 	var down []string
 	for _, node := range s.Cluster.ControlPlane {
 		if s.slot(node) == nil && !(&Node{Node: node}).isReady() {

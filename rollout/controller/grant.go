@@ -35,6 +35,7 @@ func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress)
 		if !isNews {
 			break
 		}
+		next.index()
 		answer = schedule(next)
 	}
 	return next, answer, nil

@@ -33,6 +33,9 @@ func (n *Node) isBusy() bool {
 // waiting is what the agent of a node without a slot waits for, and since when; nil:
 // nothing. An agent that waits reports no more, so that its last report is the time.
 func waiting(scope *Scope, node *Node) *metav1.Condition {
+	if scope.isIndexed && node.isKnown() {
+		return node.known.waits
+	}
 	if node.Image == nil || !node.isCurrent() || !node.isReady() || scope.slot(node.Node) != nil {
 		return nil
 	}

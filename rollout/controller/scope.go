@@ -40,8 +40,10 @@ type Scope struct {
 
 	// bySlot and byNode find slots and nodes by the node's UID.
 	bySlot, byNode map[string]int
-	// counted are the selected nodes.
-	counted []*Node
+	// isIndexed: these are worked out, and what the nodes know.
+	isIndexed bool
+	counted   []*Node       // the selected nodes
+	failed    []nodeFailure // see failedNodes
 	// checked is what live has found.
 	checked *checkedLive
 }
@@ -71,11 +73,17 @@ func (s *Scope) after(slots []v1alpha1.Slot, skipped []v1alpha1.SkippedNode) *Sc
 	return &next
 }
 
-// index makes what is looked up by several at the same time.
+// index works out, once for all, what is asked of thousands of nodes again and again,
+// and by several at the same time.
 func (s *Scope) index() {
+	s.isIndexed = false
 	s.slot(&corev1.Node{})
 	s.node(v1alpha1.Slot{})
-	s.counted = s.selected()
+	for i := range s.Nodes {
+		s.Nodes[i].learn(s)
+	}
+	s.counted, s.failed = s.selected(), failedNodes(s)
+	s.isIndexed = true
 }
 
 // isSingleNode: there is nowhere to move pods to, and a controller that cordons
@@ -95,7 +103,30 @@ type Node struct {
 	// isEnding: the claimant does not select the node any more, and gives it up at the
 	// end of what it has begun on it.
 	isEnding bool
+	known    known
 }
+
+// known is what the scope's index has found of a node, and of which objects: of others
+// it says nothing.
+type known struct {
+	node                     *corev1.Node
+	image                    *v1alpha1.NodeImage
+	target                   string
+	isReady, isCurrent, runs bool
+	silence                  silence
+	waits                    *metav1.Condition
+}
+
+// learn works out what is known.
+func (n *Node) learn(scope *Scope) {
+	n.known = known{}
+	found := known{node: n.Node, image: n.Image, target: scope.target(), isReady: n.isReady(), isCurrent: n.isCurrent()}
+	found.runs = n.runs(found.target)
+	found.silence, found.waits = silenceOf(scope, n), waiting(scope, n)
+	n.known = found
+}
+
+func (n *Node) isKnown() bool { return n.known.node == n.Node && n.known.image == n.Image }
 
 // target is the image to bring to the nodes; empty when there is none, or no more.
 func (s *Scope) target() string {
@@ -137,7 +168,7 @@ func (s *Scope) node(slot v1alpha1.Slot) *Node {
 
 // selected are the nodes that count; nobody may change the list.
 func (s *Scope) selected() []*Node {
-	if s.counted != nil {
+	if s.isIndexed {
 		return s.counted
 	}
 	nodes := make([]*Node, 0, len(s.Nodes))
@@ -158,7 +189,12 @@ func (n *Node) readyCondition() corev1.NodeCondition {
 	return corev1.NodeCondition{Status: corev1.ConditionUnknown}
 }
 
-func (n *Node) isReady() bool { return n.readyCondition().Status == corev1.ConditionTrue }
+func (n *Node) isReady() bool {
+	if n.isKnown() {
+		return n.known.isReady
+	}
+	return n.readyCondition().Status == corev1.ConditionTrue
+}
 
 // isUnavailable: for the workload it does not matter who made the node so.
 func (n *Node) isUnavailable() bool { return !n.isReady() || n.Spec.Unschedulable }
@@ -166,11 +202,17 @@ func (n *Node) isUnavailable() bool { return !n.isReady() || n.Spec.Unschedulabl
 // isCurrent says whether the agent's report is from the boot that the kubelet
 // reports: after a reboot, the old report stands until the agent is back.
 func (n *Node) isCurrent() bool {
+	if n.isKnown() {
+		return n.known.isCurrent
+	}
 	return n.Image != nil && n.Image.Status.BootID != "" && n.Image.Status.BootID == n.Status.NodeInfo.BootID
 }
 
 // runs says whether the node is booted into the image now.
 func (n *Node) runs(image string) bool {
+	if n.isKnown() && n.known.target == image {
+		return n.known.runs
+	}
 	return n.isCurrent() && holds(n.Image.Status.Booted, image)
 }
 

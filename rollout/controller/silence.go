@@ -42,6 +42,9 @@ type silence struct {
 // the API server keeps of who wrote, so that a controller that has just started has
 // them, too.
 func silenceOf(scope *Scope, node *Node) silence {
+	if scope.isIndexed && node.isKnown() {
+		return node.known.silence
+	}
 	if node.Image == nil || !node.isReady() {
 		return silence{}
 	}
