@@ -354,8 +354,9 @@ func (s *scale) awaitEnd(program *program) {
 		}
 		if time.Since(said) > 15*time.Second {
 			said = time.Now()
-			s.Logf("%d of %d nodes updated, %d out of service, longest wait %s, controller at %.0f MB",
-				done, *scaleNodes, out, s.waits.longest().Round(time.Millisecond), program.peakMegabytes())
+			worst, of := s.waits.longest()
+			s.Logf("%d of %d nodes updated, %d out of service, longest wait %s %s, controller at %.0f MB",
+				done, *scaleNodes, out, worst.Round(time.Millisecond), of, program.peakMegabytes())
 		}
 		time.Sleep(500 * time.Millisecond)
 	}

@@ -165,15 +165,15 @@ func (s *scale) reportWrites() {
 
 func (s *scale) reportWaits() {
 	s.Helper()
-	for _, kind := range []string{waitForPlace, waitForOrder, waitForReturn} {
+	for _, kind := range waitKinds {
 		middle, most, longest := s.waits.quantiles(kind)
 		s.Logf("%s: middle %s, 99 of 100 within %s, longest %s", kind, middle.Round(time.Millisecond), most.Round(time.Millisecond), longest.Round(time.Millisecond))
 	}
-	worst := s.waits.longest()
+	worst, of := s.waits.longest()
 	s.ReportMetric(worst.Seconds(), "s/longest-wait")
 	s.ReportMetric(scaleWait.Seconds(), "s/longest-wait-limit")
 	if worst > scaleWait {
-		s.Errorf("a node waited %s for the controller, %s at most", worst.Round(time.Millisecond), scaleWait)
+		s.Errorf("a node waited %s for the controller (%s), %s at most", worst.Round(time.Millisecond), of, scaleWait)
 	}
 }
 

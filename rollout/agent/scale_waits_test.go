@@ -39,6 +39,8 @@ const (
 	waitForReturn = "from being back to being uncordoned"
 )
 
+var waitKinds = []string{waitForPlace, waitForOrder, waitForReturn}
+
 func newWaits(allowed int) *waits {
 	return &waits{allowed: allowed, nodes: map[string]*waitingNode{}, took: map[string][]time.Duration{}}
 }
@@ -127,13 +129,14 @@ func (w *waits) quantiles(kind string) (middle, most, longest time.Duration) {
 	return took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 }
 
-// longest is the longest of all waits so far.
-func (w *waits) longest() (worst time.Duration) {
-	for _, kind := range []string{waitForPlace, waitForOrder, waitForReturn} {
-		_, _, longest := w.quantiles(kind)
-		worst = max(worst, longest)
+// longest is the longest of all waits so far, and what for.
+func (w *waits) longest() (worst time.Duration, of string) {
+	for _, kind := range waitKinds {
+		if _, _, longest := w.quantiles(kind); longest > worst {
+			worst, of = longest, kind
+		}
 	}
-	return worst
+	return worst, of
 }
 
 func isReady(node *corev1.Node) bool {

@@ -58,7 +58,7 @@ const (
 	maxOthers = 100
 	// maxOthersBeside is how many, and minOthersBeside how many at least, while
 	// nodes are out of service: after othersTime no more than that.
-	maxOthersBeside = 12
+	maxOthersBeside = 8
 	minOthersBeside = 3
 	othersTime      = 60 * time.Millisecond
 )

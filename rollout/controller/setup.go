@@ -46,7 +46,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 		For(&v1alpha1.ImageRollout{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.rolloutsOfNode), builder.WithPredicates(nodeMatters)).
 		Watches(&v1alpha1.NodeImage{}, handler.EnqueueRequestsFromMapFunc(rolloutOfImage)).
-		Complete(r)
+		Complete(newPaced(r))
 }
 
 // nodeMatters lets heartbeats pass by: a thousand nodes send many.
@@ -66,7 +66,7 @@ var nodeMatters = predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) boo
 // label that changed, both the node before and after it are asked about.
 func (r *Reconciler) rolloutsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	rollouts := &v1alpha1.ImageRolloutList{}
-	if err := r.Client.List(ctx, rollouts); err != nil {
+	if err := r.Client.List(ctx, rollouts, client.UnsafeDisableDeepCopy); err != nil { // nothing is changed
 		log.FromContext(ctx).Error(err, "rollouts of a node could not be listed", "node", node.GetName())
 		return nil
 	}
