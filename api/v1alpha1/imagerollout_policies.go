@@ -26,8 +26,8 @@ type SecretReference struct {
 // DrainSpec says how pods are moved off a node.
 type DrainSpec struct {
 	// timeout is how long a drain may take before the node is reported as
-	// DrainBlocked with the pods that stay and why, and onTimeout is done.
-	// Default 1h.
+	// DrainBlocked with the pods that stay and why, or the volumes that are still
+	// attached when they are gone, and onTimeout is done. Default 1h.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="timeout must be longer than 0s"
@@ -38,7 +38,8 @@ type DrainSpec struct {
 	// does something about the pods. Skip: the node is put back into service as
 	// it is, and tried again after the others, timeout later at the earliest.
 	// Force: pods that may not be evicted are deleted all the same; this needs
-	// the ClusterRole imagemode-force-drain to be bound to the controller.
+	// the ClusterRole imagemode-force-drain to be bound to the controller. Volumes
+	// that are still attached are not waited for any longer.
 	//
 	// +optional
 	// +kubebuilder:default=Halt

@@ -217,16 +217,16 @@ func TestAStrayCordonIsTakenAway(t *testing.T) {
 
 // TestTheWorkloadGoesBeforeTheSystem, which it may need to end well.
 func TestTheWorkloadGoesBeforeTheSystem(t *testing.T) {
-	pod := func(name string, priority *int32) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: priority}}
+	pod := func(name string, priority *int32) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: priority}}
 	}
 	high, system := int32(1_000_000), systemPriority+1000
 	tests := map[string]struct {
-		going []corev1.Pod
+		going []*corev1.Pod
 		first string
 	}{
-		"as long as there is any": {[]corev1.Pod{pod("dns", &system), pod("web", nil), pod("db", &high)}, "web db"},
-		"and then the system":     {[]corev1.Pod{pod("dns", &system), pod("ingress", &system)}, "dns ingress"},
+		"as long as there is any": {[]*corev1.Pod{pod("dns", &system), pod("web", nil), pod("db", &high)}, "web db"},
+		"and then the system":     {[]*corev1.Pod{pod("dns", &system), pod("ingress", &system)}, "dns ingress"},
 		"nothing is left":         {nil, ""},
 	}
 	for name, test := range tests {

@@ -12,8 +12,6 @@
 // to get a slot another (candidateRules); whose turn it is (canary, zone, control
 // plane, the controller's own node) stands in turn.go, when an image is rejected
 // in budget.go, what a slot does next in slots.go.
-//
-// Not there yet: volumes are not waited for after a drain.
 package controller
 
 // +kubebuilder:rbac:groups=imagemode.dev,resources=imagerollouts,verbs=get;list;watch;patch

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,13 +27,15 @@ const (
 	// terminatingLimit is how long after its grace period a pod may still be
 	// there: the kubelet needs some seconds to report the end.
 	terminatingLimit = 30 * time.Second
+	// maxEvictions is how many pods of a node are told to go at the same time.
+	maxEvictions = 10
 )
 
 // drain makes one pass over the pods of a node: it evicts those that have to
 // go, by the eviction subresource, so that PodDisruptionBudgets decide; after
 // the deadline and under onTimeout Force it deletes those that their budget keeps.
-// It returns whether none is left, or which stay and why: nothing while all is on
-// its way.
+// It returns whether none is left, and none of their volumes is attached, or which
+// stay and why: nothing while all is on its way.
 func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (isDrained bool, blocked string, err error) {
 	settings := scope.Rollout.Spec.Drain
 	skip, err := skipSelector(settings)
@@ -46,23 +47,78 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 	if err := r.Live.List(ctx, pods, onNode); err != nil {
 		return false, "", fmt.Errorf("Node %s: pods could not be listed: %w", node.Name, err)
 	}
-	going := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return staysOnNode(&pod) || skip.Matches(labels.Set(pod.Labels)) })
+	going, staying := parted(pods.Items, func(pod *corev1.Pod) bool { return !staysOnNode(pod) && !skip.Matches(labels.Set(pod.Labels)) })
 	isLate := isOverdue(scope, slot)
 	isForced := settings.OnTimeout == v1alpha1.DrainForce && isLate
-	var left []string
-	for _, pod := range firstToGo(going) {
-		why := r.moveOff(ctx, scope, pod, node, isForced)
-		if why == "" && isLate {
-			why = "was told to end" // a drain that took too long names what it has waited for
-		}
-		if why != "" {
-			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
-		}
+	left := r.moveAllOff(ctx, scope, firstToGo(going), node, isLate, isForced)
+	if len(going) == 0 && !isForced {
+		left = attachedVolumes(node.Node, staying)
 	}
+	isDrained = len(going) == 0 && len(left) == 0
 	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < min(blockedAfter, drainTimeout(scope)) {
-		return len(going) == 0, "", nil
+		return isDrained, "", nil
 	}
 	return false, "waits for " + list(left), nil
+}
+
+// parted takes the pods apart: those that is says yes to, and the others.
+func parted(pods []corev1.Pod, is func(*corev1.Pod) bool) (yes, no []*corev1.Pod) {
+	for i := range pods {
+		if is(&pods[i]) {
+			yes = append(yes, &pods[i])
+			continue
+		}
+		no = append(no, &pods[i])
+	}
+	return yes, no
+}
+
+// moveAllOff tells the pods to go, some at the same time, and names those that stay.
+func (r *Reconciler) moveAllOff(ctx context.Context, scope *Scope, pods []*corev1.Pod, node *Node, isLate, isForced bool) (left []string) {
+	why := make([]string, len(pods))
+	inParallel(min(r.parallel, maxEvictions), len(pods), func(i int) { why[i] = r.moveOff(ctx, scope, pods[i], node, isForced) })
+	for i, pod := range pods {
+		if why[i] == "" && isLate {
+			why[i] = "was told to end" // a drain that took too long names what it has waited for
+		}
+		if why[i] != "" {
+			left = append(left, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why[i]))
+		}
+	}
+	return left
+}
+
+// attachedVolumes names the volumes that the pods which left the node have left behind:
+// on a node that reboots they are not detached, and no other node gets them. Pods that
+// stay keep theirs; of a claim one cannot tell whether it is of a volume that is attached,
+// so that as many as they have claims are not waited for.
+func attachedVolumes(node *corev1.Node, staying []*corev1.Pod) []string {
+	attached, kept := node.Status.VolumesAttached, 0
+	for _, pod := range staying {
+		kept += claims(pod)
+	}
+	if len(attached) <= kept {
+		return nil
+	}
+	var names []string
+	for _, volume := range attached {
+		names = append(names, string(volume.Name)+" (still attached: see its VolumeAttachment and the pods of its driver)")
+	}
+	return names
+}
+
+// claims is how many volumes that may be attached a pod has; one that has ended: none.
+func claims(pod *corev1.Pod) int {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return 0
+	}
+	count := 0
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
+			count++
+		}
+	}
+	return count
 }
 
 // systemPriority is where the priorities of Kubernetes' own classes begin: a pod of
@@ -71,14 +127,14 @@ const systemPriority = int32(2_000_000_000)
 
 // firstToGo are the pods of the workload, and those of the system when none of them
 // is left.
-func firstToGo(going []corev1.Pod) []*corev1.Pod {
+func firstToGo(going []*corev1.Pod) []*corev1.Pod {
 	var workload, system []*corev1.Pod
-	for i := range going {
-		if priority := going[i].Spec.Priority; priority != nil && *priority >= systemPriority {
-			system = append(system, &going[i])
+	for _, pod := range going {
+		if priority := pod.Spec.Priority; priority != nil && *priority >= systemPriority {
+			system = append(system, pod)
 			continue
 		}
-		workload = append(workload, &going[i])
+		workload = append(workload, pod)
 	}
 	if len(workload) > 0 {
 		return workload

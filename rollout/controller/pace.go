@@ -34,7 +34,9 @@ func (p *paced) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		return ctrl.Result{RequeueAfter: at.Sub(begun)}, nil
 	}
 	result, err := p.Reconciler.Reconcile(ctx, request)
-	ended := time.Now()
-	p.due[request.Name] = ended.Add(min(ended.Sub(begun)/2, maxRest))
+	if err == nil { // a pass that failed is tried again ever later, and rest would count as success
+		ended := time.Now()
+		p.due[request.Name] = ended.Add(min(ended.Sub(begun)/2, maxRest))
+	}
 	return result, err
 }

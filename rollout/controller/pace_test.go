@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,17 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestARolloutRestsAfterAPass(t *testing.T) {
+func TestARolloutRestsAfterAPass(t *testing.T) { synctest.Test(t, restsAfterAPass) }
+
+func restsAfterAPass(t *testing.T) {
 	passes := map[string]int{}
 	p := newPaced(reconcile.Func(func(_ context.Context, request ctrl.Request) (ctrl.Result, error) {
 		passes[request.Name]++
 		time.Sleep(20 * time.Millisecond)
-		return ctrl.Result{RequeueAfter: time.Hour}, errors.New("its error")
+		if request.Name == "ill" {
+			return ctrl.Result{}, errors.New("its error")
+		}
+		return ctrl.Result{RequeueAfter: time.Hour}, nil
 	}))
 	pass := func(name string) (ctrl.Result, error) {
 		return p.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
-	if result, err := pass("a"); err == nil || result.RequeueAfter != time.Hour {
+	if result, err := pass("a"); err != nil || result.RequeueAfter != time.Hour {
 		t.Errorf("the first pass answers %+v, %v", result, err)
 	}
 	result, err := pass("a")
@@ -36,6 +42,11 @@ func TestARolloutRestsAfterAPass(t *testing.T) {
 	_, _ = pass("a")
 	if passes["a"] != 2 {
 		t.Errorf("passes %v after the rest", passes)
+	}
+	for range 2 {
+		if _, err := pass("ill"); err == nil {
+			t.Error("a pass that fails rests, and is tried again without end as fast as the first time")
+		}
 	}
 	time.Sleep(maxRest)
 	_, _ = pass("c")

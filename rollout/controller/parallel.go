@@ -2,10 +2,13 @@ package controller
 
 import "sync"
 
-// inParallel calls do with every number below count, some at the same time, and
+// inParallel is the function of that name, with as many at a time as the reconciler may.
+func (r *Reconciler) inParallel(count int, do func(int)) { inParallel(r.parallel, count, do) }
+
+// inParallel calls do with every number below count, up to limit at the same time, and
 // returns when all are done. A panic comes out of it, not out of the program.
-func (r *Reconciler) inParallel(count int, do func(int)) {
-	if r.parallel <= 1 || count <= 1 {
+func inParallel(limit, count int, do func(int)) {
+	if limit <= 1 || count <= 1 {
 		for i := range count {
 			do(i)
 		}
@@ -15,7 +18,7 @@ func (r *Reconciler) inParallel(count int, do func(int)) {
 	var once sync.Once
 	var cause any
 	numbers := make(chan int)
-	for range min(r.parallel, count) {
+	for range min(limit, count) {
 		group.Go(func() {
 			for i := range numbers {
 				func() {

@@ -24,8 +24,8 @@ type Assignment struct {
 type Schedule struct {
 	// Grants are the slots to give now.
 	Grants []v1alpha1.Slot
-	// Asked are the nodes, by name, that will get one when their agents have answered:
-	// nothing was heard of them lately.
+	// Asked are the nodes, by name, that will get one when their agents have answered,
+	// now or soon: nothing was heard of them lately.
 	Asked map[string]bool
 	// Held is why no slot is given to anyone (reason, message), or empty.
 	Held Hold
@@ -206,15 +206,14 @@ func schedule(scope *Scope) Schedule {
 // asked keeps its place meanwhile.
 func grantSlots(scope *Scope) Schedule {
 	allowed, held := maxUnavailable(scope), len(scope.Rollout.Status.Slots)
-	if held >= allowed {
-		return Schedule{}
-	}
 	out := outOfService(scope)
 	turn := newTurn(scope)
 	answer := Schedule{Asked: map[string]bool{}}
-	for _, node := range candidates(turn, out) {
+	toCome := candidates(turn, out)
+	for i, node := range toCome {
 		isOut := out[node.Name]
 		if held >= allowed || (!isOut && len(out) >= allowed) || len(answer.Grants)+len(answer.Asked) >= maxGrants {
+			askAhead(scope, toCome[i:], &answer)
 			break
 		}
 		if !turn.isUp(node) {
@@ -230,6 +229,25 @@ func grantSlots(scope *Scope) Schedule {
 		answer.Grants = append(answer.Grants, newSlot(scope, node))
 	}
 	return answer
+}
+
+// maxAhead is how many nodes are asked before there is a place for them, so that it does
+// not wait for their answers: about what one second frees where thousands of nodes are
+// updated.
+const maxAhead = 2 * maxGrants
+
+// askAhead asks those that come next, unless nothing has moved for so long that they
+// would be asked again before their turn: no more than one change of all slots takes.
+func askAhead(scope *Scope, next []*Node, answer *Schedule) {
+	isMoving := slices.ContainsFunc(scope.Rollout.Status.Slots, func(slot v1alpha1.Slot) bool { return scope.Now.Sub(slot.Since.Time) < heardFor })
+	if !isMoving {
+		return
+	}
+	for _, node := range next[:min(len(next), maxAhead, maxUnavailable(scope))] {
+		if !scope.isHeardOf(node) {
+			answer.Asked[node.Name] = true
+		}
+	}
 }
 
 func newSlot(scope *Scope, node *Node) v1alpha1.Slot {

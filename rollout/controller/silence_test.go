@@ -127,7 +127,8 @@ func TestAnAgentIsAskedBeforeItsNodeIsTakenOut(t *testing.T) {
 		"as many as there are places":                 {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, heardAgo(heardFor))}, asked: "1"},
 		"one that is asked keeps its place":           {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, heardAgo(0)), newNode(3, heardAgo(0))}, change: allowing("2"), slot: "2", asked: "1"},
 		"nobody while nobody gets a slot":             {nodes: []Node{newNode(1, heardAgo(heardFor))}, change: paused},
-		"nobody while the places are taken":           {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2)}, change: holding(2, v1alpha1.SlotBooting)},
+		"the one that comes next, ahead of its turn":  {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, heardAgo(heardFor)), newNode(3)}, change: holding(3, v1alpha1.SlotBooting), asked: "1"},
+		"nobody while the places are taken for long":  {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2)}, change: stuckFor(2, heardFor)},
 		"nobody while somebody else has a node down":  {nodes: []Node{newNode(1, heardAgo(heardFor)), newNode(2, cordoned, notStaged)}},
 		"not one that would not be given a slot then": {nodes: []Node{newNode(1, heardAgo(heardFor), notStaged)}},
 	}
@@ -152,6 +153,14 @@ func TestAnAgentIsAskedBeforeItsNodeIsTakenOut(t *testing.T) {
 				t.Errorf("slots, asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// stuckFor is a slot in which nothing has happened for that long.
+func stuckFor(index int, ago time.Duration) func(*Scope) {
+	return func(s *Scope) {
+		holding(index, v1alpha1.SlotBooting)(s)
+		s.Rollout.Status.Slots[0].Since = metav1.NewTime(start.Add(-ago))
 	}
 }
 

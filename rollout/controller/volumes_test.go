@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/imagemode/imagemode/api/v1alpha1"
+)
+
+const testVolume = "kubernetes.io/csi/disks.example.com^vol-1"
+
+func attached(names ...string) func(*Node) {
+	return func(n *Node) {
+		for _, name := range names {
+			n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(name)})
+		}
+	}
+}
+
+// claiming is a pod of a DaemonSet with a volume of its own.
+func claiming(phase corev1.PodPhase) *corev1.Pod {
+	isController := true
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: "default", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "logs-uid", Controller: &isController}}},
+		Spec: corev1.PodSpec{NodeName: "worker-1", Volumes: []corev1.Volume{
+			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}},
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+}
+
+func TestADrainWaitsForVolumes(t *testing.T) {
+	tests := map[string]struct {
+		volumes   []string
+		pod       *corev1.Pod
+		policy    v1alpha1.DrainTimeoutPolicy
+		after     time.Duration
+		isDrained bool
+		blocked   string
+	}{
+		"none":                               {nil, nil, v1alpha1.DrainHalt, time.Second, true, ""},
+		"one, at first":                      {[]string{testVolume}, nil, v1alpha1.DrainHalt, time.Second, false, ""},
+		"one, for a while":                   {[]string{testVolume}, nil, v1alpha1.DrainHalt, time.Minute, false, testVolume + " (still attached"},
+		"one, past the deadline under Halt":  {[]string{testVolume}, nil, v1alpha1.DrainHalt, 2 * time.Hour, false, testVolume},
+		"one, past the deadline under Force": {[]string{testVolume}, nil, v1alpha1.DrainForce, 2 * time.Hour, true, ""},
+		"that of a pod that stays":           {[]string{testVolume}, claiming(corev1.PodRunning), v1alpha1.DrainHalt, time.Minute, true, ""},
+		"one more than those of such pods":   {[]string{testVolume, testVolume + "2"}, claiming(corev1.PodRunning), v1alpha1.DrainHalt, time.Minute, false, testVolume + "2"},
+		"that of a pod that has ended":       {[]string{testVolume}, claiming(corev1.PodSucceeded), v1alpha1.DrainHalt, time.Minute, false, testVolume},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 1)
+			pods := &corev1.Pod{}
+			if err := c.client.DeleteAllOf(context.Background(), pods); err != nil {
+				t.Fatal(err)
+			}
+			if test.pod != nil {
+				c.create(test.pod)
+			}
+			scope := newScope([]Node{newNode(1, attached(test.volumes...))}, holding(1, v1alpha1.SlotDraining), func(s *Scope) {
+				s.Rollout.Spec.Drain.OnTimeout, s.Now = test.policy, start.Add(test.after-time.Minute) // the slot is a minute old
+			})
+			isDrained, blocked, err := c.controller.drain(context.Background(), scope, scope.Rollout.Status.Slots[0], &scope.Nodes[0])
+			if err != nil || isDrained != test.isDrained || !strings.Contains(blocked, test.blocked) || (test.blocked == "") != (blocked == "") {
+				t.Errorf("drained: %t, blocked %q, %v", isDrained, blocked, err)
+			}
+		})
+	}
+}
+
+// A volume that is attached while the node reboots could not be used on another node.
+func TestANodeRebootsWithoutVolumes(t *testing.T) {
+	c := newCluster(t, 2)
+	c.to(imageB)
+	hold := func(volumes ...corev1.AttachedVolume) {
+		node := c.node("worker-1")
+		node.Status.VolumesAttached = volumes
+		if err := c.client.Status().Update(context.Background(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(corev1.AttachedVolume{Name: testVolume})
+	c.rounds(30)
+	if image := c.image("worker-1"); image.Spec.Phase != v1alpha1.PhaseStaged {
+		t.Fatalf("told %s with a volume attached", image.Spec.Phase)
+	}
+	slots := c.rollout().Status.Slots
+	if len(slots) != 1 || !strings.Contains(slots[0].Message, testVolume) {
+		t.Errorf("slots %+v", slots)
+	}
+	hold()
+	c.rounds(30)
+	if c.rollout().Status.Nodes.Updated != 2 {
+		t.Errorf("not updated without the volume: %+v", c.rollout().Status)
+	}
+}
