@@ -45,6 +45,8 @@ type machine struct {
 	// there, by the image that was left.
 	queued    bool
 	rollbacks map[bootc.Reference]int
+	// takenBack counts the rollbacks that took back the one before.
+	takenBack int
 	up        time.Duration
 	// states are those of files that are not like most; active are units.
 	states    map[string]FileState
@@ -147,6 +149,9 @@ func (m *machine) finishUnit(unit string) {
 	case verb == bootc.Rollback && m.rollback.IsZero():
 		command.Output = Output{ExitCode: 1, Result: "exit-code", Stderr: "error: No rollback available"}
 	case verb == bootc.Rollback:
+		if m.queued {
+			m.takenBack++
+		}
 		m.queued, m.staged, m.locked = !m.queued, bootc.Reference{}, false
 	case verb == bootc.Stage && image == m.booted:
 	case verb == bootc.Stage:

@@ -66,6 +66,9 @@ func TestModel(t *testing.T) {
 				if !ordered[b.machine.booted] {
 					rt.Fatalf("the node runs %s, which nobody ordered", b.machine.booted)
 				}
+				if b.machine.takenBack > 0 {
+					rt.Fatalf("a rollback was taken back by another: %v", b.machine.calls)
+				}
 				for image, count := range b.machine.rollbacks {
 					if count > orders[image] {
 						rt.Fatalf("the node went back from %s %d times, ordered to boot it %d times", image, count, orders[image])
