@@ -21,7 +21,7 @@ var steppings = []time.Duration{time.Second, 10 * time.Second, 5 * time.Minute, 
 // the agent. A node reboots only on orders, an image is applied only if it was
 // ordered to boot, and when the trouble ends the node arrives.
 func TestModel(t *testing.T) {
-	steps := 0
+	steps, back := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newBench(t)
 		b.machine.features.SwitchLocks = true // without it, a staged image is unlocked for a moment
@@ -87,6 +87,21 @@ func TestModel(t *testing.T) {
 				phase := rapid.SampledFrom([]v1alpha1.NodeImagePhase{v1alpha1.PhaseIdle, v1alpha1.PhaseStaged, v1alpha1.PhaseBooted, v1alpha1.PhaseBooted, v1alpha1.PhaseRolledBack}).Draw(rt, "phase")
 				order(rapid.SampledFrom(images).Draw(rt, "image"), phase, rapid.SampledFrom([]string{"", "x"}).Draw(rt, "token"))
 			},
+			// By single steps hardly any case comes so far that there is a way back.
+			"update": func(rt *rapid.T) {
+				order(rapid.SampledFrom(images).Draw(rt, "image"), v1alpha1.PhaseBooted, "")
+				b.settleDown()
+			},
+			"told to go back": func(*rapid.T) {
+				spec := b.object().Spec
+				if image, err := bootc.ParseReference(spec.DesiredImage); err == nil {
+					order(image, v1alpha1.PhaseRolledBack, spec.RetryToken)
+				}
+			},
+			"no contact for long": func(*rapid.T) {
+				b.pause(contactLimit)
+				b.deadman()
+			},
 			"registry fails": func(rt *rapid.T) {
 				b.machine.fails["stage"] = []string{rapid.SampledFrom([]string{"connection refused", "unauthorized: authentication required", "Target image does not have ostree.bootable label"}).Draw(rt, "text")}
 			},
@@ -113,6 +128,9 @@ func TestModel(t *testing.T) {
 			"boot counted":   func(*rapid.T) { b.countBoot() },
 			"agent restarts": func(*rapid.T) { b.startAgent(b.agent.options.PullSecretDir) },
 		})
+		for _, count := range b.machine.rollbacks {
+			back += count
+		}
 		b.machine.fails, b.machine.finalizeFails = map[string][]string{}, false
 		order(imageB, v1alpha1.PhaseBooted, "end")
 		for range 3 {
@@ -130,5 +148,5 @@ func TestModel(t *testing.T) {
 			rt.Fatalf("%d writes though nothing changed", b.writes-writes)
 		}
 	})
-	t.Logf("%d steps", steps)
+	t.Logf("%d steps, %d times back", steps, back)
 }
