@@ -101,6 +101,10 @@ func TestModel(t *testing.T) {
 			"no contact for long": func(*rapid.T) {
 				b.pause(contactLimit)
 				b.deadman()
+				if b.machine.rebootAsked {
+					b.machine.reboot()
+					b.startAgent(b.agent.options.PullSecretDir)
+				}
 			},
 			"registry fails": func(rt *rapid.T) {
 				b.machine.fails["stage"] = []string{rapid.SampledFrom([]string{"connection refused", "unauthorized: authentication required", "Target image does not have ostree.bootable label"}).Draw(rt, "text")}
