@@ -125,7 +125,7 @@ type RollbackSpec struct {
 	// met is told to. It goes back once. Default 20m.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="deadline must be 1m or longer"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="deadline must be between 1m and 24h"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 }
 

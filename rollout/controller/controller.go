@@ -320,7 +320,7 @@ func (r *Reconciler) now() time.Time {
 func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 	var next time.Duration
 	look := func(after time.Duration) { next = shortest(next, max(after, time.Second)) }
-	if scope.Rollout.Spec.PullSecretRef != nil {
+	if scope.Rollout.Spec.PullSecretRef != nil || scope.MissingTemplate != "" {
 		look(secretInterval)
 	}
 	for _, slot := range slots {

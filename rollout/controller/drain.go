@@ -51,8 +51,12 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 	isLate := isOverdue(scope, slot)
 	isForced := settings.OnTimeout == v1alpha1.DrainForce && isLate
 	left := r.moveAllOff(ctx, scope, firstToGo(going), node, isLate, isForced)
-	if len(going) == 0 && !isForced {
+	if len(going) == 0 {
 		left = attachedVolumes(node.Node, staying)
+	}
+	if len(going) == 0 && len(left) > 0 && isForced {
+		r.Recorder.Eventf(node.Node, scope.Rollout, corev1.EventTypeWarning, "DrainForced", "Drain", "%s", clip("reboots with volumes attached to it, spec.drain.onTimeout is Force: "+list(left)))
+		left = nil
 	}
 	isDrained = len(going) == 0 && len(left) == 0
 	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < min(blockedAfter, drainTimeout(scope)) {
@@ -216,7 +220,10 @@ func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, isForced bool) 
 func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod, budget string) string {
 	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case err == nil:
+		r.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, "DrainForced", "Drain", "%s", clip("deleted for the update of its node, spec.drain.onTimeout is Force: "+budget))
+		return ""
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return ""
 	case apierrors.IsForbidden(err):
 		return budget + "; the controller may not delete pods: bind the ClusterRole imagemode-force-drain to it, or set another spec.drain.onTimeout"

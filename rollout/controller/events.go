@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,11 @@ func grantEvents(scope *Scope, grants []v1alpha1.Slot) []notice {
 
 // troubleOf is the reason for a slot that has begun to say what it waits for.
 func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
-	if after == nil || after.Phase != before.Phase || after.Message == "" || before.Message != "" {
+	if after == nil || after.Phase != before.Phase || after.Message == "" {
+		return ""
+	}
+	isAboutVolumes := !strings.Contains(before.Message, stillAttached) && strings.Contains(after.Message, stillAttached)
+	if before.Message != "" && !isAboutVolumes { // that pods have gone meanwhile is no news
 		return ""
 	}
 	switch after.Phase {

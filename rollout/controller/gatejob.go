@@ -97,9 +97,33 @@ func (r *Reconciler) gateJobOf(pod *corev1.Pod) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
 }
 
+// templateKey is where the template of a gate's Jobs is.
+func (r *Reconciler) templateKey(gate v1alpha1.JobGate) client.ObjectKey {
+	return client.ObjectKey{Namespace: r.Options.Namespace, Name: gate.CronJob}
+}
+
+// missingTemplate names the first template that does not exist, before a node is drained
+// for an image that no Job could then speak for; empty: all are there.
+func (r *Reconciler) missingTemplate(ctx context.Context, gates []v1alpha1.Gate) (string, error) {
+	for i, gate := range gates {
+		if gate.Job == nil {
+			continue
+		}
+		name := r.templateKey(*gate.Job)
+		err := r.Live.Get(ctx, name, &batchv1.CronJob{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Sprintf("spec.gates[%d].job.cronJob (gate %s): CronJob %s does not exist", i, gate.Name, name), nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("CronJob %s of gate %s: %w", name, gate.Name, err)
+		}
+	}
+	return "", nil
+}
+
 func (r *Reconciler) createJob(ctx context.Context, rollout *v1alpha1.ImageRollout, gate v1alpha1.Gate, node *Node, key client.ObjectKey) (string, error) {
 	template := &batchv1.CronJob{}
-	name := client.ObjectKey{Namespace: r.Options.Namespace, Name: gate.Job.CronJob}
+	name := r.templateKey(*gate.Job)
 	err := r.Live.Get(ctx, name, template)
 	if apierrors.IsNotFound(err) {
 		return fmt.Sprintf("CronJob %s does not exist", name), nil

@@ -141,7 +141,7 @@ func TestAGateThatIsPutRightHasItsTimeAgain(t *testing.T) {
 	if next == nil || next.Phase != v1alpha1.SlotRollingBack {
 		t.Fatalf("past the deadline: slot %+v", next)
 	}
-	why := "gate pods: pod net/a is not Ready is not met for 20m0s"
+	why := "after 20m0s it still waits for gate pods: pod net/a is not Ready"
 	if event := stepEvent(&scope.Nodes[0], before, next); event.reason != "RollingBack" || !strings.Contains(event.message, why) {
 		t.Errorf("event %+v", event)
 	}
@@ -221,6 +221,25 @@ func jobGate() (gate v1alpha1.Gate, template *batchv1.CronJob) {
 	template = &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "check", Namespace: testNamespace}}
 	template.Spec.JobTemplate.Spec.Template.Spec.Containers = []corev1.Container{{Name: "check", Image: "check"}}
 	return v1alpha1.Gate{Name: "job", Job: &v1alpha1.JobGate{CronJob: "check"}}, template
+}
+
+// TestNoNodeIsDrainedForAGateWithoutATemplate: found after the reboot, a typing mistake
+// would be taken for the image's fault.
+func TestNoNodeIsDrainedForAGateWithoutATemplate(t *testing.T) {
+	c := newClusterWith(t, 2, schemeWithJobs(t))
+	gate, template := jobGate()
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.Gates = imageB, []v1alpha1.Gate{gate} })
+	c.rounds(20)
+	status := c.rollout().Status
+	degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	if len(status.Slots) > 0 || degraded.Reason != reasonInvalidGate || !strings.Contains(degraded.Message, "spec.gates[0].job.cronJob (gate job): CronJob "+testNamespace+"/check does not exist") {
+		t.Fatalf("slots %v, Degraded %s: %s", status.Slots, degraded.Reason, degraded.Message)
+	}
+	c.create(template)
+	c.rounds(20)
+	if boots := c.machines["worker-1"].boots + c.machines["worker-2"].boots; boots < 3 {
+		t.Errorf("no node is updated with the template there: %+v", c.rollout().Status)
+	}
 }
 
 func TestAJobOfAGateRunsOnceOnItsNode(t *testing.T) {

@@ -34,6 +34,13 @@ func isUnconfirmed(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
 	return isOrdered && isWithdrawn(scope, slot) && !isRecalled(node) && scope.Now.Sub(recalledAt(scope, slot, node)) >= answerAfter
 }
 
+// isUpAfterRecall says whether the node of a withdrawn slot is still up in the boot from
+// which it was to reboot: how long it is out is no news, and what is waited for is the
+// agent's confirmation.
+func isUpAfterRecall(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
+	return isWithdrawn(scope, slot) && !hasRebooted(slot, node) && node.isReady()
+}
+
 // adviceRecall is the way out.
 const adviceRecall = "it keeps its slot until then: bring the node and its agent back, or delete the Node if it is gone for good"
 

@@ -105,6 +105,9 @@ func allowing(value string) func(*Scope) {
 	}
 }
 
+// withImage is another target than that of the slots.
+func withImage(image string) func(*Scope) { return func(s *Scope) { s.Rollout.Spec.Image = image } }
+
 func paused(s *Scope)    { s.Rollout.Spec.Paused = true }
 func stageOnly(s *Scope) { s.Rollout.Spec.Mode = v1alpha1.RolloutModeStageOnly }
 
@@ -284,7 +287,6 @@ func TestNodesThatAreLeftAlone(t *testing.T) {
 
 func TestAdvance(t *testing.T) {
 	drained := outcome{isDrained: true}
-	withImage := func(image string) func(*Scope) { return func(s *Scope) { s.Rollout.Spec.Image = image } }
 	later := func(d time.Duration) func(*Scope) { return func(s *Scope) { s.Now = start.Add(d) } }
 	soak := func(d time.Duration) func(*Scope) {
 		return func(s *Scope) { s.Rollout.Spec.Soak = &metav1.Duration{Duration: d} }
@@ -323,7 +325,7 @@ func TestAdvance(t *testing.T) {
 		"drain too long under Skip: back":                   {v1alpha1.SlotDraining, newNode(1), outcome{blocked: "x"}, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotSoaking, ""},
 		"drained too late under Skip: boot all the same":    {v1alpha1.SlotDraining, newNode(1), drained, []func(*Scope){later(2 * time.Hour), skipping}, v1alpha1.SlotBooting, ""},
 		"a gate is not met: wait and say which":             {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, nil, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
-		"a gate is not met for too long: go back":           {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: gate app: x is not met for 20m0s"},
+		"a gate is not met for too long: go back":           {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: after 20m0s it still waits for gate app: x"},
 		"a gate is not met and rollback is off: keep":       {v1alpha1.SlotBooting, newNode(1, updated), outcome{gate: "gate app: x"}, []func(*Scope){later(20 * time.Minute), noRollback}, v1alpha1.SlotBooting, "on the image; waits for gate app: x"},
 		"a soft reboot into the image: soak":                {v1alpha1.SlotBooting, newNode(1, updated, softly), outcome{}, nil, v1alpha1.SlotSoaking, ""},
 		"going back: wait":                                  {v1alpha1.SlotRollingBack, newNode(1, updated, func(n *Node) { n.Status.NodeInfo.BootID = "boot-1" }), outcome{}, nil, v1alpha1.SlotRollingBack, ""},
@@ -345,6 +347,7 @@ func TestAdvance(t *testing.T) {
 		"another image, the order still stands: wait":       {v1alpha1.SlotBooting, newNode(1, ordered), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotBooting, ""},
 		"another image, the agent does not answer: say so":  {v1alpha1.SlotBooting, newNode(1, recalled, unseen, toldAt(time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(3 * time.Minute)}, v1alpha1.SlotBooting, "since 2026-05-01T12:01:00Z: the image is not the rollout's any more, and the agent of worker-1 has to confirm that it will not reboot for " + imageB + "; node Ready=True, agent: no report; " + adviceRecall},
 		"another image, it was told just now: wait":         {v1alpha1.SlotBooting, newNode(1, recalled, unseen, toldAt(2*time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(3 * time.Minute)}, v1alpha1.SlotBooting, ""},
+		"another image after long, it was told just now":    {v1alpha1.SlotBooting, newNode(1, recalled, unseen, toldAt(time.Hour)), outcome{}, []func(*Scope){withImage(imageC), later(time.Hour)}, v1alpha1.SlotBooting, "waits for its agent to confirm that the order to boot is taken back"},
 		"another image, the node is down on its way back":   {v1alpha1.SlotRollingBack, newNode(1, updated, notReady, toldAt(time.Minute)), outcome{}, []func(*Scope){withImage(imageC), later(time.Hour)}, v1alpha1.SlotRollingBack, "since 2026-05-01T12:01:00Z: the image is not the rollout's any more, and the agent of worker-1 has to confirm that it will not reboot for " + imageB + "; node Ready=Unknown, agent: no report; " + adviceRecall},
 		"no soak: free": {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, nil, freed, ""},
 		"soaking: wait": {v1alpha1.SlotSoaking, newNode(1, updated), outcome{}, []func(*Scope){soak(5 * time.Minute)}, v1alpha1.SlotSoaking, ""},
@@ -355,7 +358,8 @@ func TestAdvance(t *testing.T) {
 		"not Ready late in the soak: wait":                 {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(50*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(time.Hour)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
 		"now Ready, now not, past soak and deadline: back": {v1alpha1.SlotSoaking, newNode(1, updated, notReady, changedAt(79*time.Minute)), outcome{}, []func(*Scope){soak(time.Hour), later(80 * time.Minute)}, v1alpha1.SlotRollingBack, "going back to the image before: the node does not stay Ready in its soak"},
 		"not Ready for too long, rollback is off: keep":    {v1alpha1.SlotSoaking, newNode(1, updated, notReady), outcome{}, []func(*Scope){later(time.Hour), noRollback}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},
-		"rebooted in the soak, no report yet: wait":        {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, nil, v1alpha1.SlotSoaking, "waits for the agent's report from this boot"},
+		"rebooted in the soak, no report yet: wait":        {v1alpha1.SlotSoaking, newNode(1, rebooted, readySince(0)), outcome{}, nil, v1alpha1.SlotSoaking, "waits for the agent's report from this boot"},
+		"rebooted in the soak, no report for long: wait":   {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, nil, v1alpha1.SlotSoaking, missedReport},
 		"returned on the old image: free without a soak":   {v1alpha1.SlotSoaking, newNode(1), outcome{}, []func(*Scope){soak(time.Hour)}, freed, ""},
 		"withdrawn: free as soon as Ready, report or not":  {v1alpha1.SlotSoaking, newNode(1, rebooted), outcome{}, []func(*Scope){withImage(imageC)}, freed, ""},
 		"withdrawn and not Ready: wait":                    {v1alpha1.SlotSoaking, newNode(1, notReady), outcome{}, []func(*Scope){withImage(imageC)}, v1alpha1.SlotSoaking, "waits for the node to be Ready"},

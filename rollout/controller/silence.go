@@ -31,6 +31,8 @@ const agentManager = "imagemode-agent"
 // reasonStaging is the agent's word for a download that runs.
 const reasonStaging = "Staging"
 
+const missedReport = "its agent has not reported from the present boot"
+
 // silence is what is missed of an agent.
 type silence struct {
 	since, due time.Time
@@ -58,7 +60,7 @@ func silenceOf(scope *Scope, node *Node) silence {
 	case !isOwed(node):
 		return silence{}
 	case !node.isCurrent():
-		return missed(node.readyCondition().LastTransitionTime.Time, answerAfter, "its agent has not reported from the present boot")
+		return missed(node.readyCondition().LastTransitionTime.Time, answerAfter, missedReport)
 	case status.ObservedGeneration != node.Image.Generation:
 		return missed(writtenBy(node.Image, string(fieldOwner)), answerAfter, "its agent does not answer to what it was told then")
 	case spec.Phase == v1alpha1.PhaseStaged && node.reason(v1alpha1.ConditionStaged) == reasonStaging:
@@ -67,9 +69,13 @@ func silenceOf(scope *Scope, node *Node) silence {
 	return silence{}
 }
 
-// silenceInSlot is that of an agent that was told to boot: it answers with the reboot.
-// What is missed when that is taken back, see isUnconfirmed.
+// silenceInSlot is that of an agent that was told to boot: it answers with the reboot, and
+// reports from the next boot, at the latest when its node is in its soak.
+// What is missed when an order is taken back, see isUnconfirmed.
 func silenceInSlot(scope *Scope, slot v1alpha1.Slot, node *Node) silence {
+	if slot.Phase == v1alpha1.SlotSoaking && !isWithdrawn(scope, slot) && !node.isCurrent() {
+		return missed(node.readyCondition().LastTransitionTime.Time, answerAfter, missedReport)
+	}
 	isTold := slot.Phase == v1alpha1.SlotBooting || slot.Phase == v1alpha1.SlotRollingBack
 	if !isTold || isWithdrawn(scope, slot) || hasRebooted(slot, node) || node.Image.Status.ObservedGeneration == node.Image.Generation {
 		return silence{}

@@ -66,6 +66,8 @@ func TestWhenAnAgentIsSilent(t *testing.T) {
 		"it does not answer to the order to boot": {node: newNode(1, toldMore, writtenAt(0, 0)), due: bootedAfter, change: holding(1, v1alpha1.SlotBooting)},
 		"it had seen the order to boot":           {node: newNode(1, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},
 		"the node has rebooted":                   {node: newNode(1, toldMore, rebooted, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotBooting)},
+		"it has not come up in the soak":          {node: newNode(1, rebooted, readySince(time.Hour)), since: time.Hour, due: time.Hour + answerAfter, change: holding(1, v1alpha1.SlotSoaking)},
+		"nor for an image that is replaced":       {node: newNode(1, rebooted, readySince(time.Hour)), change: func(s *Scope) { holding(1, v1alpha1.SlotSoaking)(s); withImage(imageC)(s) }},
 		"the node is drained":                     {node: newNode(1, toldMore, writtenAt(0, 0)), change: holding(1, v1alpha1.SlotDraining)},
 	}
 	for name, test := range tests {

@@ -116,13 +116,15 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 	case hasFailed(scope, slot, node) && node.isReady() && node.isCurrent():
 		return enter(scope, slot, v1alpha1.SlotSoaking) // back on the old image, and well
 	case hasMissedGate(scope, slot, node) && mayRollBack(scope) && !isWithdrawn(scope, slot):
-		return enterRollback(scope, slot, node, result.gate+" is not met for "+rollbackDeadline(scope).String())
+		return enterRollback(scope, slot, node, fmt.Sprintf("after %s it still waits for %s", rollbackDeadline(scope), result.gate))
 	case hasArrived(slot, node):
 		slot.Message = clip("on the image; waits for " + result.gate)
 	case isUnconfirmed(scope, slot, node):
 		slot.Message = unconfirmed(scope, slot, node)
 	case scope.isSilent(node):
 		slot.Message = silenceOf(scope, node).what
+	case isOverdue(scope, slot) && isUpAfterRecall(scope, slot, node):
+		slot.Message = "waits for its agent to confirm that the order to boot is taken back"
 	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not Ready on the image after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	default:
@@ -187,6 +189,8 @@ func advanceSoaking(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.Slot
 		slot.Message = "waits for the node to be Ready"
 	case isWithdrawn(scope, slot):
 		return nil
+	case scope.isSilent(node):
+		slot.Message = silenceOf(scope, node).what
 	case !node.isCurrent():
 		slot.Message = "waits for the agent's report from this boot"
 	case !node.runs(slot.Image), soakLeft(scope, slot, node) <= 0:

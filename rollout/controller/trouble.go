@@ -38,6 +38,8 @@ var troubles = []trouble{
 		"it keeps its slot: look at its console, or delete the Node if it is gone for good"},
 	{"RollbackTimeout", overdue(v1alpha1.SlotRollingBack),
 		"it keeps its slot: look at its console, boot the image before by hand, or delete the Node if it is gone for good"},
+	{"NodeNotReady", downInSoak,
+		"it keeps its slot: bring it back, or delete the Node if it is gone for good"},
 	// Nothing begins, and no node is away for it.
 	mistake("InvalidSelector"),
 	mistake("InvalidWindow"),
@@ -47,13 +49,13 @@ var troubles = []trouble{
 	{"NodeFailed", func(s *Scope, _ []v1alpha1.Slot) string { return nameFailures(failedNodes(s)) },
 		"see status.failedImages of the NodeImages; another spec.retryToken tries again"},
 	{"DrainBlocked", overdue(v1alpha1.SlotDraining),
-		"the drain goes on: let the pods go, or set another spec.drain.onTimeout"},
+		"the drain goes on: let the pods and volumes go, or set another spec.drain.onTimeout"},
 	{"DrainSkipped", skippedNodes,
-		"tried again after the others: see to it that the pods may go"},
+		"tried again after the others: see to it that what the messages name may go"},
 	{"NodeConflict", conflicts,
 		"change spec.nodeSelector of one of the two"},
 	{"AgentSilent", silentAgents,
-		"nothing is done on the node: see whether the pod of DaemonSet imagemode-agent, or the service imagemode-agent, runs on it"},
+		"nothing is done on the node, and one in a slot stays in it: see whether the pod of DaemonSet imagemode-agent, or the service imagemode-agent, runs on it, or delete the Node if it is gone for good"},
 	{"StagingFailing", stagingFailures,
 		"tried again by itself, see the NodeImages for when: see to what the messages name"},
 	{"NotManageable", reported(v1alpha1.ConditionManageable, metav1.ConditionFalse),
@@ -124,13 +126,26 @@ func overdue(phase v1alpha1.SlotPhase) func(*Scope, []v1alpha1.Slot) string {
 		var names []string
 		for _, slot := range slots {
 			node := scope.node(slot)
-			isSilent := node != nil && scope.isSilent(node) // told by that
-			if slot.Phase == phase && isOverdue(scope, slot) && !isSilent {
+			isToldElsewhere := node != nil && (scope.isSilent(node) || isUpAfterRecall(scope, slot, node))
+			if slot.Phase == phase && isOverdue(scope, slot) && !isToldElsewhere {
 				names = append(names, aboutNode(slot.Node, slot.Since.Time, slot.Message))
 			}
 		}
 		return list(names)
 	}
+}
+
+// downInSoak names the nodes that went down after they were put back into service, and
+// hold their slot although nobody asks any more how they do: others are told as failed.
+func downInSoak(scope *Scope, slots []v1alpha1.Slot) string {
+	var names []string
+	for _, slot := range slots {
+		if node := scope.node(slot); node != nil && isWithdrawn(scope, slot) && isUnwell(scope, slot, node) {
+			ready := node.readyCondition()
+			names = append(names, aboutNode(slot.Node, ready.LastTransitionTime.Time, "not Ready: "+ready.Message))
+		}
+	}
+	return list(names)
 }
 
 // conflicts leaves out nodes that another rollout only brings to an end.

@@ -60,8 +60,10 @@ func stuck() map[string]struct {
 		"ImageRejected": {newScope([]Node{newNode(1, failed)}), []string{"worker-1", digestOf(imageB), "RolledBack", "spec.retryToken"}},
 		"RecallUnconfirmed": {newScope([]Node{newNode(1, notReady)}, holding(1, v1alpha1.SlotBooting), after(time.Hour), func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }),
 			[]string{"worker-1 since 2026", "the rollout is being deleted, and the agent of worker-1 has to confirm", "Ready=Unknown", "delete the Node"}},
-		"RebootTimeout":    {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
-		"RollbackTimeout":  {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
+		"RebootTimeout":   {newScope([]Node{newNode(1, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotBooting), saying("not Ready on the image"), after(time.Hour)), []string{"worker-1", "not Ready on the image"}},
+		"RollbackTimeout": {newScope([]Node{newNode(1, updated), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotRollingBack), saying("not back on the image before"), after(time.Hour)), []string{"worker-1", "not back"}},
+		"NodeNotReady": {newScope([]Node{newNode(1, updated, notReady), proven, newNode(3, updated)}, holding(1, v1alpha1.SlotSoaking), withImage(imageC), after(time.Hour)),
+			[]string{"worker-1 since 2026", "not Ready", "delete the Node"}},
 		"NodeFailed":       {newScope([]Node{newNode(1, failed), proven, newNode(3)}), []string{"worker-1", "RolledBack"}},
 		"DrainBlocked":     {newScope([]Node{newNode(1)}, holding(1, v1alpha1.SlotDraining), saying("waits for default/web (no more disruptions allowed: web)"), after(2*time.Hour)), []string{"worker-1", "default/web", "disruptions"}},
 		"DrainSkipped":     {newScope([]Node{newNode(1)}, skippedAgo(1, time.Minute), func(s *Scope) { s.Rollout.Status.Skipped[0].Message = "waits for default/web" }), []string{"worker-1", "default/web"}},
@@ -109,6 +111,30 @@ func TestEveryTroubleSaysWhereWhySinceWhenAndWhatToDo(t *testing.T) {
 			}
 			if before, advice, _ := strings.Cut(got.Message, "; "); advice == "" || before == "" || strings.Contains(got.Message, "\n") {
 				t.Errorf("%q is not one line that ends with what to do", got.Message)
+			}
+		})
+	}
+}
+
+func TestANodeThatIsDownInAWithdrawnSoakIsNamed(t *testing.T) {
+	after := func(by time.Duration) func(*Scope) { return func(s *Scope) { s.Now = start.Add(by) } }
+	deleted := func(s *Scope) { s.Rollout.DeletionTimestamp = &metav1.Time{Time: start} }
+	down := func(n *Node) { updated(n); notReady(n); readySince(0)(n) }
+	for name, test := range map[string]struct {
+		node    Node
+		changes []func(*Scope)
+		want    bool
+	}{
+		"another image, for long":      {newNode(1, down), []func(*Scope){withImage(imageC), after(20 * time.Minute)}, true},
+		"the rollout is being deleted": {newNode(1, down), []func(*Scope){deleted, after(20 * time.Minute)}, true},
+		"another image, for a while":   {newNode(1, down), []func(*Scope){withImage(imageC), after(10 * time.Minute)}, false},
+		"another image, Ready":         {newNode(1, updated), []func(*Scope){withImage(imageC), after(20 * time.Minute)}, false},
+		"its own image":                {newNode(1, down), []func(*Scope){after(20 * time.Minute)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := newScope([]Node{test.node}, append([]func(*Scope){holding(1, v1alpha1.SlotSoaking)}, test.changes...)...)
+			if got := degradedCondition(scope, scope.Rollout.Status.Slots); (got.Reason == "NodeNotReady") != test.want {
+				t.Errorf("Degraded is %s: %s", got.Reason, got.Message)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -107,6 +108,28 @@ func topologyKey(s *Scope) string {
 }
 
 func zoneOf(s *Scope, node *corev1.Node) string { return node.Labels[topologyKey(s)] }
+
+// waitsForZone says why nodes do not get the slots that are left: all slots are in one
+// zone.
+func waitsForZone(s *Scope, slots []v1alpha1.Slot) string {
+	if topologyKey(s) == "" || len(slots) == 0 || len(slots) >= maxUnavailable(s) {
+		return ""
+	}
+	holder := s.node(slots[len(slots)-1])
+	if holder == nil {
+		return ""
+	}
+	zone, waiting := zoneOf(s, holder.Node), 0
+	for _, node := range s.selected() {
+		if zoneOf(s, node.Node) != zone && !node.runs(s.target()) {
+			waiting++
+		}
+	}
+	if waiting == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d nodes of other zones wait until none of zone %q is out of service", waiting, zone)
+}
 
 // compareZones orders by name, nodes without a zone last.
 func compareZones(a, b string) int {

@@ -62,7 +62,8 @@ func TestTheAPIServerRefuses(t *testing.T) {
 		"a gate with a selector that makes no sense": {"gates: [{name: a, pods: {namespace: a, selector: {matchLabels: {'a b': c}}}}]", ""},
 		"a drain that may take no time":              {"drain: {timeout: 0s}", "timeout must be longer than 0s"},
 		"a drain policy that does not exist":         {"drain: {onTimeout: Panic}", `Unsupported value: "Panic"`},
-		"a rollback at once":                         {"rollback: {deadline: 1s}", "deadline must be 1m or longer"},
+		"a rollback at once":                         {"rollback: {deadline: 1s}", "deadline must be between 1m and 24h"},
+		"a rollback in centuries":                    {"rollback: {deadline: 2562047h}", "deadline must be between 1m and 24h"},
 		"a drift policy that does not exist":         {"drift: Ignore", `Unsupported value: "Ignore"`},
 		"everything that there is, if correct":       {"{canary: {nodes: 2, soak: 5m}, soak: 1m, failureBudget: 20%, topologyKey: '', drift: Correct, reboot: {policy: SoftIfCapable, timeout: 20m}, rollback: {enabled: false}, windows: [{cron: '0 1 * * *', duration: 1h, timeZone: Europe/Berlin}], gates: [{name: a, nodeCondition: {type: X}}, {name: b, job: {cronJob: check}}], drain: {onTimeout: Force, skipPodSelector: {matchLabels: {a: b}}}}", ""},
 	}

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+const stillAttached = "still attached"
+
 // attachedVolumes names the volumes that the pods which left the node have left behind:
 // on a node that reboots they are not detached, and no other node gets them. Pods that
 // stay keep theirs; of a claim one cannot tell whether it is of a volume that is attached,
@@ -16,9 +18,13 @@ func attachedVolumes(node *corev1.Node, staying []*corev1.Pod) []string {
 	if len(attached) <= kept {
 		return nil
 	}
+	why := " (" + stillAttached + ": see its VolumeAttachment and the pods of its driver)"
+	if kept > 0 {
+		why = " (" + stillAttached + ", or in use by a pod that stays)"
+	}
 	var names []string
 	for _, volume := range attached {
-		names = append(names, string(volume.Name)+" (still attached: see its VolumeAttachment and the pods of its driver)")
+		names = append(names, string(volume.Name)+why)
 	}
 	return names
 }

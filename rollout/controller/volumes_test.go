@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
@@ -56,6 +57,8 @@ func TestADrainWaitsForVolumes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 1)
+			recorder := events.NewFakeRecorder(10)
+			c.controller.Recorder = recorder
 			pods := &corev1.Pod{}
 			if err := c.client.DeleteAllOf(context.Background(), pods); err != nil {
 				t.Fatal(err)
@@ -69,6 +72,9 @@ func TestADrainWaitsForVolumes(t *testing.T) {
 			isDrained, blocked, err := c.controller.drain(context.Background(), scope, scope.Rollout.Status.Slots[0], &scope.Nodes[0])
 			if err != nil || isDrained != test.isDrained || !strings.Contains(blocked, test.blocked) || (test.blocked == "") != (blocked == "") {
 				t.Errorf("drained: %t, blocked %q, %v", isDrained, blocked, err)
+			}
+			if isForced := test.isDrained && test.policy == v1alpha1.DrainForce; isForced != (len(recorder.Events) == 1) {
+				t.Errorf("%d events", len(recorder.Events))
 			}
 		})
 	}
@@ -98,5 +104,18 @@ func TestANodeRebootsWithoutVolumes(t *testing.T) {
 	c.rounds(30)
 	if c.rollout().Status.Nodes.Updated != 2 {
 		t.Errorf("not updated without the volume: %+v", c.rollout().Status)
+	}
+}
+
+// TestADrainThatGoesOnToWaitForVolumesSaysSo: the event about pods would stay the last word.
+func TestADrainThatGoesOnToWaitForVolumesSaysSo(t *testing.T) {
+	pods, volumes := "waits for default/web (no more disruptions allowed)", "waits for "+testVolume+" ("+stillAttached+")"
+	for _, test := range []struct{ before, after, want string }{
+		{"", pods, "DrainBlocked"}, {pods, pods + ", default/db", ""}, {pods, volumes, "DrainBlocked"}, {volumes, volumes + "2", ""}, {volumes, "", ""},
+	} {
+		before, after := v1alpha1.Slot{Phase: v1alpha1.SlotDraining, Message: test.before}, v1alpha1.Slot{Phase: v1alpha1.SlotDraining, Message: test.after}
+		if got := troubleOf(before, &after); got != test.want {
+			t.Errorf("from %q to %q: %q, want %q", test.before, test.after, got, test.want)
+		}
 	}
 }
