@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/imagemode/imagemode/api/v1alpha1"
@@ -34,7 +35,7 @@ func TestADrainOnARealAPIServer(t *testing.T) {
 		}
 	}
 	must(server.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}))
-	r := &Reconciler{Client: server, Live: server, Options: Options{Namespace: testNamespace}}
+	r := &Reconciler{Client: server, Live: server, Recorder: events.NewFakeRecorder(100), Options: Options{Namespace: testNamespace}}
 	addPod := func(pod *corev1.Pod) {
 		t.Helper()
 		now := int64(0)
