@@ -138,7 +138,10 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *
 	scope.PullSecretHash, scope.Problem = hash, problem
 	scope.HasNewNodes = r.cordons.isShown(scope.Nodes, r.now())
 	scope.Cluster.ControllerNode = r.Options.NodeName
-	return scope, nil
+	if scope.wasInvalidGate() { // a slot is given only when the template is there again
+		scope.MissingTemplate, err = r.missingTemplate(ctx, rollout.Spec.Gates)
+	}
+	return scope, err
 }
 
 // progress is what came of carrying out the slots.

@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -47,6 +49,17 @@ func gateProblem(gates []v1alpha1.Gate) string {
 		}
 	}
 	return ""
+}
+
+// gateProblem is also that a Job of a gate has no template, as far as that was looked at.
+func (s *Scope) gateProblem() string {
+	return cmp.Or(gateProblem(s.Rollout.Spec.Gates), s.MissingTemplate)
+}
+
+// wasInvalidGate says whether the status says so, which it does before anything else.
+func (s *Scope) wasInvalidGate() bool {
+	before := meta.FindStatusCondition(s.Rollout.Status.Conditions, v1alpha1.ConditionDegraded)
+	return before != nil && before.Reason == reasonInvalidGate
 }
 
 func wrongField(gate v1alpha1.Gate) (field, problem string) {

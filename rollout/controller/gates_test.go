@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -239,6 +240,38 @@ func TestNoNodeIsDrainedForAGateWithoutATemplate(t *testing.T) {
 	c.rounds(20)
 	if boots := c.machines["worker-1"].boots + c.machines["worker-2"].boots; boots < 3 {
 		t.Errorf("no node is updated with the template there: %+v", c.rollout().Status)
+	}
+}
+
+// TestAMissingTemplateChangesNoSlot: the time of a node that waits for the gate begins
+// anew when the template is back, and not at each pass.
+func TestAMissingTemplateChangesNoSlot(t *testing.T) {
+	c := newClusterWith(t, 3, schemeWithJobs(t))
+	gate, template := jobGate()
+	c.create(template)
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.Image, s.Gates = imageB, []v1alpha1.Gate{gate} })
+	for range 40 {
+		if c.rounds(1); len(c.rollout().Status.Slots) > 0 && strings.Contains(c.rollout().Status.Slots[0].Message, "gate job") {
+			break
+		}
+	}
+	if err := c.client.Delete(context.Background(), template); err != nil {
+		t.Fatal(err)
+	}
+	two, anyZone := intstr.FromInt32(2), ""
+	c.changeRollout(func(s *v1alpha1.ImageRolloutSpec) { s.MaxUnavailable, s.TopologyKey = &two, &anyZone })
+	pass := func() *v1alpha1.ImageRollout {
+		c.now = c.now.Add(time.Second)
+		c.pass()
+		return c.rollout()
+	}
+	pass()
+	before := pass()
+	if degraded := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionDegraded); len(before.Status.Slots) != 1 || degraded.Reason != reasonInvalidGate {
+		t.Fatalf("slots %+v, Degraded %s: %s", before.Status.Slots, degraded.Reason, degraded.Message)
+	}
+	if after := pass(); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("a pass in which nothing happened wrote %+v, it was %+v", after.Status.Slots, before.Status.Slots)
 	}
 }
 

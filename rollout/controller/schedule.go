@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
@@ -99,9 +98,7 @@ func holdForMistakes(s *Scope) Hold {
 // mistakeRules: one for each field.
 var mistakeRules = []func(*Scope) Hold{
 	// Nobody could tell whether a node does well on the image.
-	func(s *Scope) Hold {
-		return heldBy(reasonInvalidGate, cmp.Or(gateProblem(s.Rollout.Spec.Gates), s.MissingTemplate))
-	},
+	func(s *Scope) Hold { return heldBy(reasonInvalidGate, s.gateProblem()) },
 	func(s *Scope) Hold {
 		windows, err := lookAtWindows(s.Rollout.Spec.Windows, s.Now)
 		if err == nil && !windows.isOpen && windows.next.IsZero() {

@@ -141,10 +141,7 @@ func hasMissedGate(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
 
 // areGatesPutRight says whether spec.gates have become valid since the status was
 // written last.
-func areGatesPutRight(scope *Scope) bool {
-	before := meta.FindStatusCondition(scope.Rollout.Status.Conditions, v1alpha1.ConditionDegraded)
-	return before != nil && before.Reason == reasonInvalidGate && gateProblem(scope.Rollout.Spec.Gates) == ""
-}
+func areGatesPutRight(scope *Scope) bool { return scope.wasInvalidGate() && scope.gateProblem() == "" }
 
 // goingBack begins the message of a slot in RollingBack.
 const goingBack = "going back to the image before: "
