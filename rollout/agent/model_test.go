@@ -153,4 +153,7 @@ func TestModel(t *testing.T) {
 		}
 	})
 	t.Logf("%d steps, %d times back", steps, back)
+	if steps > 5000 && back == 0 {
+		t.Error("no node ever went back: nothing is shown about that")
+	}
 }

@@ -40,8 +40,9 @@ type Reconciler struct {
 	// written are the statuses that were written last, by the rollout's name.
 	written map[string]writtenStatus
 	// copied are the pull secrets that the agents have, by the rollout's name.
-	copied  map[string]copiedSecret
-	cordons lastCordon
+	copied    map[string]copiedSecret
+	cordons   lastCordon
+	detaching detaching
 	// parallel is how many requests are under way at a time; 0: one.
 	parallel int
 }
@@ -138,9 +139,7 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, rollout *
 	scope.PullSecretHash, scope.Problem = hash, problem
 	scope.HasNewNodes = r.cordons.isShown(scope.Nodes, r.now())
 	scope.Cluster.ControllerNode = r.Options.NodeName
-	if scope.wasInvalidGate() { // a slot is given only when the template is there again
-		scope.MissingTemplate, err = r.missingTemplate(ctx, rollout.Spec.Gates)
-	}
+	scope.MissingTemplate, err = r.missingTemplate(ctx, rollout.Spec.Gates)
 	return scope, err
 }
 
@@ -174,6 +173,7 @@ func (r *Reconciler) carryOutSlots(ctx context.Context, scope *Scope, failed map
 			answer.skipped = withSkipped(answer.skipped, scope, slot, result)
 		}
 		answer.steps = withStep(answer.steps, stepEvent(node, slot, next))
+		answer.steps = withStep(answer.steps, forcedEvent(node, next, result))
 		if next != nil {
 			answer.slots = append(answer.slots, *next)
 		}
@@ -330,7 +330,7 @@ func nextLook(scope *Scope, slots []v1alpha1.Slot) time.Duration {
 		switch node := scope.node(slot); {
 		case slot.Phase == v1alpha1.SlotDraining:
 			look(drainInterval)
-		case slot.Phase == v1alpha1.SlotSoaking && node != nil && node.isReady():
+		case slot.Phase == v1alpha1.SlotSoaking && node != nil && node.isReady() && soakLeft(scope, slot, node) > 0:
 			look(soakLeft(scope, slot, node))
 		default:
 			look(deadlineInterval)

@@ -34,8 +34,8 @@ const (
 // drain makes one pass over the pods of a node: it evicts those that have to
 // go, by the eviction subresource, so that PodDisruptionBudgets decide; after
 // the deadline and under onTimeout Force it deletes those that their budget keeps.
-// It returns whether none is left, and none of their volumes is attached, or which
-// stay and why: nothing while all is on its way.
+// It returns whether none is left, and none of their volumes is attached, and which
+// stay and why: nothing while all is on its way. With both, Force does not wait for them.
 func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot, node *Node) (isDrained bool, blocked string, err error) {
 	settings := scope.Rollout.Spec.Drain
 	skip, err := skipSelector(settings)
@@ -50,19 +50,18 @@ func (r *Reconciler) drain(ctx context.Context, scope *Scope, slot v1alpha1.Slot
 	going, staying := parted(pods.Items, func(pod *corev1.Pod) bool { return !staysOnNode(pod) && !skip.Matches(labels.Set(pod.Labels)) })
 	isLate := isOverdue(scope, slot)
 	isForced := settings.OnTimeout == v1alpha1.DrainForce && isLate
-	left := r.moveAllOff(ctx, scope, firstToGo(going), node, isLate, isForced)
+	left, since := r.moveAllOff(ctx, scope, firstToGo(going), node, isLate, isForced), slot.Since.Time
 	if len(going) == 0 {
 		left = attachedVolumes(node.Node, staying)
+		since = r.detaching.since(node.UID, scope.Now)
 	}
-	if len(going) == 0 && len(left) > 0 && isForced {
-		r.Recorder.Eventf(node.Node, scope.Rollout, corev1.EventTypeWarning, "DrainForced", "Drain", "%s", clip("reboots with volumes attached to it, spec.drain.onTimeout is Force: "+list(left)))
-		left = nil
+	if len(going) == 0 && len(left) == 0 {
+		r.detaching.end(node.UID)
 	}
-	isDrained = len(going) == 0 && len(left) == 0
-	if len(left) == 0 || scope.Now.Sub(slot.Since.Time) < min(blockedAfter, drainTimeout(scope)) {
-		return isDrained, "", nil
+	if len(left) == 0 || scope.Now.Sub(since) < min(blockedAfter, drainTimeout(scope)) {
+		return len(going) == 0 && len(left) == 0, "", nil
 	}
-	return false, "waits for " + list(left), nil
+	return len(going) == 0 && isForced, "waits for " + list(left), nil
 }
 
 // parted takes the pods apart: those that is says yes to, and the others.

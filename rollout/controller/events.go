@@ -45,6 +45,14 @@ func stepEvent(node *Node, before v1alpha1.Slot, after *v1alpha1.Slot) *notice {
 	return nil
 }
 
+// forcedEvent tells that a node is told to boot with volumes attached to it.
+func forcedEvent(node *Node, next *v1alpha1.Slot, result outcome) *notice {
+	if node == nil || next == nil || next.Phase != v1alpha1.SlotBooting || !result.isDrained || result.blocked == "" {
+		return nil
+	}
+	return &notice{node.Node, corev1.EventTypeWarning, "DrainForced", clip("reboots all the same, spec.drain.onTimeout is Force: it " + result.blocked)}
+}
+
 // grantEvents tell on the nodes that get a slot what is about to happen to them.
 func grantEvents(scope *Scope, grants []v1alpha1.Slot) []notice {
 	var told []notice

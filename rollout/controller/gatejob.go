@@ -102,8 +102,8 @@ func (r *Reconciler) templateKey(gate v1alpha1.JobGate) client.ObjectKey {
 	return client.ObjectKey{Namespace: r.Options.Namespace, Name: gate.CronJob}
 }
 
-// missingTemplate names the first template that does not exist, before a node is drained
-// for an image that no Job could then speak for; empty: all are there.
+// missingTemplate names the first template that does not exist, or may not be read; empty:
+// all are there. No node is drained for an image that no Job could then speak for.
 func (r *Reconciler) missingTemplate(ctx context.Context, gates []v1alpha1.Gate) (string, error) {
 	for i, gate := range gates {
 		if gate.Job == nil {
@@ -113,6 +113,9 @@ func (r *Reconciler) missingTemplate(ctx context.Context, gates []v1alpha1.Gate)
 		err := r.Live.Get(ctx, name, &batchv1.CronJob{})
 		if apierrors.IsNotFound(err) {
 			return fmt.Sprintf("spec.gates[%d].job.cronJob (gate %s): CronJob %s does not exist", i, gate.Name, name), nil
+		}
+		if isRefused(err) {
+			return fmt.Sprintf("spec.gates[%d].job.cronJob (gate %s): CronJob %s could not be read: %s", i, gate.Name, name, oneLine(err.Error())), nil
 		}
 		if err != nil {
 			return "", fmt.Errorf("CronJob %s of gate %s: %w", name, gate.Name, err)

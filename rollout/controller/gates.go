@@ -51,7 +51,8 @@ func gateProblem(gates []v1alpha1.Gate) string {
 	return ""
 }
 
-// gateProblem is also that a Job of a gate has no template, as far as that was looked at.
+// gateProblem is also that a Job of a gate has no template: nobody could tell whether a
+// node does well on the image, which is not the image's fault.
 func (s *Scope) gateProblem() string {
 	return cmp.Or(gateProblem(s.Rollout.Spec.Gates), s.MissingTemplate)
 }

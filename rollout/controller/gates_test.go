@@ -243,8 +243,8 @@ func TestNoNodeIsDrainedForAGateWithoutATemplate(t *testing.T) {
 	}
 }
 
-// TestAMissingTemplateChangesNoSlot: the time of a node that waits for the gate begins
-// anew when the template is back, and not at each pass.
+// TestAMissingTemplateChangesNoSlot: a node that waits for the gate does not go back for
+// it, and its time begins anew when the template is back, not at each pass.
 func TestAMissingTemplateChangesNoSlot(t *testing.T) {
 	c := newClusterWith(t, 3, schemeWithJobs(t))
 	gate, template := jobGate()
@@ -272,6 +272,10 @@ func TestAMissingTemplateChangesNoSlot(t *testing.T) {
 	}
 	if after := pass(); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("a pass in which nothing happened wrote %+v, it was %+v", after.Status.Slots, before.Status.Slots)
+	}
+	c.now = c.now.Add(2 * defaultRollbackDeadline)
+	if status := pass().Status; len(status.Slots) != 1 || status.Slots[0].Phase != v1alpha1.SlotBooting || len(status.Rejected) > 0 {
+		t.Errorf("the image is blamed for it: slots %+v, rejected %+v", status.Slots, status.Rejected)
 	}
 }
 

@@ -43,8 +43,8 @@ func (r *Reconciler) grant(ctx context.Context, scope *Scope, progress progress)
 
 // looked is what a pass has read past the cache so far.
 type looked struct {
-	cordons, templates, controlPlane bool
-	nodes                            map[types.UID]bool
+	cordons, controlPlane bool
+	nodes                 map[types.UID]bool
 }
 
 // lookPastCache brings into the scope what decides about these grants and was not
@@ -54,12 +54,6 @@ func (r *Reconciler) lookPastCache(ctx context.Context, scope *Scope, grants []v
 		so.cordons = true
 		if isNews, err = r.readCordons(ctx, scope); isNews || err != nil {
 			return isNews, err
-		}
-	}
-	if !so.templates {
-		so.templates = true
-		if scope.MissingTemplate, err = r.missingTemplate(ctx, scope.Rollout.Spec.Gates); scope.MissingTemplate != "" || err != nil {
-			return true, err
 		}
 	}
 	if !so.controlPlane && grantsControlPlane(scope, grants) {

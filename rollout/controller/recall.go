@@ -41,6 +41,8 @@ func isUpAfterRecall(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
 	return isWithdrawn(scope, slot) && !hasRebooted(slot, node) && node.isReady()
 }
 
+const awaitsRecall = "waits for its agent to confirm that the order is taken back"
+
 // adviceRecall is the way out.
 const adviceRecall = "it keeps its slot until then: bring the node and its agent back, or delete the Node if it is gone for good"
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/imagemode/imagemode/api/v1alpha1"
 )
 
@@ -56,6 +58,32 @@ func BenchmarkPass(b *testing.B) {
 	scope := bigScope()
 	for b.Loop() {
 		decide(scope)
+	}
+}
+
+// TestWhatIsKnownOfNodesIsTrue: a scope with an index decides like one without.
+func TestWhatIsKnownOfNodesIsTrue(t *testing.T) {
+	for name, test := range stuck() {
+		t.Run(name, func(t *testing.T) {
+			decided := func() []any {
+				answer := schedule(test.scope)
+				slots := test.scope.Rollout.Status.Slots
+				return []any{answer, assign(test.scope), statusOf(test.scope, slots, answer.Held), nextLook(test.scope, slots)}
+			}
+			without := decided()
+			test.scope.index()
+			if diff := cmp.Diff(without, decided()); diff != "" {
+				t.Errorf("without an index, with one (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestASilentAgentInASoakBringsNoPassEachSecond, though its soak is over.
+func TestASilentAgentInASoakBringsNoPassEachSecond(t *testing.T) {
+	scope := newScope([]Node{newNode(1, rebooted)}, holding(1, v1alpha1.SlotSoaking))
+	if look := nextLook(scope, scope.Rollout.Status.Slots); look < deadlineInterval {
+		t.Errorf("looked at again after %s", look)
 	}
 }
 

@@ -239,8 +239,8 @@ const maxAhead = 2 * maxGrants
 // askAhead asks those that come next, unless nothing has moved for so long that they
 // would be asked again before their turn: no more than one change of all slots takes.
 func askAhead(scope *Scope, next []*Node, answer *Schedule) {
-	isMoving := slices.ContainsFunc(scope.Rollout.Status.Slots, func(slot v1alpha1.Slot) bool { return scope.Now.Sub(slot.Since.Time) < heardFor })
-	if !isMoving {
+	hasMoved := slices.ContainsFunc(scope.Rollout.Status.Slots, func(slot v1alpha1.Slot) bool { return scope.Now.Sub(slot.Since.Time) < heardFor })
+	if !hasMoved {
 		return
 	}
 	for _, node := range next[:min(len(next), maxAhead, maxUnavailable(scope))] {

@@ -30,8 +30,8 @@ type Scope struct {
 	// SelectorProblem says what is wrong with spec.nodeSelector; empty: nothing. The
 	// rollout then keeps the nodes that it has, as they are.
 	SelectorProblem string
-	// MissingTemplate names the CronJob of a gate that does not exist, which is looked at
-	// when a slot is to be given, and from then on; empty: none is missing.
+	// MissingTemplate names the CronJob of a gate that does not exist; empty: none is
+	// missing.
 	MissingTemplate string
 	// Problem is what keeps new nodes from staging (the pull secret is missing,
 	// say), or empty.
@@ -43,7 +43,7 @@ type Scope struct {
 
 	// bySlot and byNode find slots and nodes by the node's UID.
 	bySlot, byNode map[string]int
-	// isIndexed: these are worked out, and what the nodes know.
+	// isIndexed: counted, failed, and what is known of each node are worked out.
 	isIndexed bool
 	counted   []*Node       // the selected nodes
 	failed    []nodeFailure // see failedNodes

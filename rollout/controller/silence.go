@@ -112,8 +112,10 @@ func (s silence) isOverdue(now time.Time) bool { return !s.due.IsZero() && !now.
 
 func silentAgents(scope *Scope, _ []v1alpha1.Slot) string {
 	var names []string
-	for _, node := range scope.selected() {
-		if missing := silenceOf(scope, node); missing.isOverdue(scope.Now) {
+	for i := range scope.Nodes {
+		node := &scope.Nodes[i]
+		isOurs := node.IsSelected && node.Claimant == "" || scope.slot(node.Node) != nil
+		if missing := silenceOf(scope, node); isOurs && missing.isOverdue(scope.Now) {
 			names = append(names, aboutNode(node.Name, missing.since, missing.what))
 		}
 	}

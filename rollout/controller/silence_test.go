@@ -112,6 +112,15 @@ func TestNobodyWaitsForASilentAgent(t *testing.T) {
 	}
 }
 
+// TestASilentAgentInASlotIsNamedOnAnyNode, also on one that is not selected any more.
+func TestASilentAgentInASlotIsNamedOnAnyNode(t *testing.T) {
+	silent := func(n *Node) { toldMore(n); writtenAt(-time.Hour, -time.Hour)(n) }
+	scope := newScope([]Node{newNode(1, unselected, silent), newNode(2, unselected, silent)}, holding(1, v1alpha1.SlotBooting))
+	if got := silentAgents(scope, scope.Rollout.Status.Slots); !strings.HasPrefix(got, "worker-1 since") || strings.Contains(got, "worker-2") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestAnAgentIsAskedBeforeItsNodeIsTakenOut: one that has ended since it staged the image
 // would leave its node drained.
 func TestAnAgentIsAskedBeforeItsNodeIsTakenOut(t *testing.T) {

@@ -21,7 +21,8 @@ const (
 type outcome struct {
 	// isDrained: no pod is left on the node that has to go.
 	isDrained bool
-	// blocked says which pods are left and why, while isDrained is false.
+	// blocked says which pods or volumes are left and why; with isDrained, that they are
+	// not waited for.
 	blocked string
 	// gate says which gate is not met on a node that has booted the image.
 	gate string
@@ -85,7 +86,7 @@ func advanceDraining(scope *Scope, slot v1alpha1.Slot, node *Node, result outcom
 
 // hasNoWayOn says whether a node that is drained would only be taken for ill after its
 // reboot: it goes back into service instead.
-func hasNoWayOn(scope *Scope) bool { return gateProblem(scope.Rollout.Spec.Gates) != "" }
+func hasNoWayOn(scope *Scope) bool { return scope.gateProblem() != "" }
 
 // isSkipped says whether the drain took so long that the node is given up for now.
 func isSkipped(scope *Scope, slot v1alpha1.Slot, result outcome) bool {
@@ -124,7 +125,7 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 	case scope.isSilent(node):
 		slot.Message = silenceOf(scope, node).what
 	case isOverdue(scope, slot) && isUpAfterRecall(scope, slot, node):
-		slot.Message = "waits for its agent to confirm that the order to boot is taken back"
+		slot.Message = awaitsRecall
 	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not Ready on the image after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	default:
@@ -136,7 +137,7 @@ func advanceBooting(scope *Scope, slot v1alpha1.Slot, node *Node, result outcome
 // hasMissedGate says whether a node on the image had its time to meet the gates. One that
 // is not valid says nothing about the node: it waits for the gate to be put right.
 func hasMissedGate(scope *Scope, slot v1alpha1.Slot, node *Node) bool {
-	return hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && gateProblem(scope.Rollout.Spec.Gates) == ""
+	return hasArrived(slot, node) && isPastRollbackDeadline(scope, slot) && scope.gateProblem() == ""
 }
 
 // areGatesPutRight says whether spec.gates have become valid since the status was
@@ -167,6 +168,8 @@ func advanceRollingBack(scope *Scope, slot v1alpha1.Slot, node *Node) *v1alpha1.
 	switch {
 	case isUnconfirmed(scope, slot, node):
 		slot.Message = unconfirmed(scope, slot, node)
+	case isOverdue(scope, slot) && isUpAfterRecall(scope, slot, node):
+		slot.Message = awaitsRecall
 	case isOverdue(scope, slot):
 		slot.Message = clip(fmt.Sprintf("not back on the image before after %s: node Ready=%s, agent: %s", rebootTimeout(scope), node.readyCondition().Status, agentState(node)))
 	}

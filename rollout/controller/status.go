@@ -90,7 +90,7 @@ func progressingCondition(scope *Scope, counts v1alpha1.NodeCounts, slots []v1al
 	case scope.Rollout.DeletionTimestamp != nil:
 		return condition(kind, true, "Deleting", "is being deleted")
 	case len(slots) > 0:
-		return condition(kind, true, "Updating", progress+"; "+describeSlots(slots)+waitsForZone(scope, slots))
+		return condition(kind, true, "Updating", progress+waitsForZone(scope, slots, held)+"; "+describeSlots(slots))
 	case held.Reason == "NoImage":
 		return condition(kind, false, held.Reason, held.Message)
 	case counts.Total == 0 && held.Reason != "InvalidSelector":

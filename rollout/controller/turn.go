@@ -109,26 +109,22 @@ func topologyKey(s *Scope) string {
 
 func zoneOf(s *Scope, node *corev1.Node) string { return node.Labels[topologyKey(s)] }
 
-// waitsForZone says why nodes do not get the slots that are left: all slots are in one
-// zone.
-func waitsForZone(s *Scope, slots []v1alpha1.Slot) string {
-	if topologyKey(s) == "" || len(slots) == 0 || len(slots) >= maxUnavailable(s) {
+// waitsForZone says why nodes do not get the slots that are left, while nothing else holds
+// them: all slots are in one zone.
+func waitsForZone(s *Scope, slots []v1alpha1.Slot, held Hold) string {
+	if topologyKey(s) == "" || held.Reason != "" || len(slots) == 0 || len(slots) >= maxUnavailable(s) {
 		return ""
 	}
-	holder := s.node(slots[len(slots)-1])
-	if holder == nil {
+	t, holder := newTurn(s), s.node(slots[len(slots)-1])
+	if t.canaries != nil || holder == nil {
 		return ""
 	}
-	zone, waiting := zoneOf(s, holder.Node), 0
-	for _, node := range s.selected() {
-		if zoneOf(s, node.Node) != zone && !node.runs(s.target()) {
-			waiting++
-		}
-	}
-	if waiting == 0 {
+	zone := zoneOf(s, holder.Node)
+	others := slices.DeleteFunc(t.toCome(), func(n *Node) bool { return zoneOf(s, n.Node) == zone })
+	if len(others) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d nodes of other zones wait until none of zone %q is out of service", waiting, zone)
+	return fmt.Sprintf("; nodes of other zones, %d, wait until none of zone %q is out of service", len(others), zone)
 }
 
 // compareZones orders by name, nodes without a zone last.

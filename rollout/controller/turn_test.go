@@ -59,29 +59,6 @@ func skippedAgo(index int, ago time.Duration) func(*Scope) {
 }
 
 // What is said about a node that was skipped, for as long as it is not tried again.
-func TestNodesOfOtherZonesSayWhatTheyWaitFor(t *testing.T) {
-	nodes := func() []Node {
-		return []Node{newNode(1, inZone("a")), newNode(2, inZone("b")), newNode(3, inZone("b"), updated)}
-	}
-	anyZone := ""
-	for name, test := range map[string]struct {
-		scope *Scope
-		want  string
-	}{
-		"a place is free":           {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2")), `; 1 nodes of other zones wait until none of zone "a" is out of service`},
-		"no place is free":          {newScope(nodes(), holding(1, v1alpha1.SlotBooting)), ""},
-		"zones do not matter":       {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2"), func(s *Scope) { s.Rollout.Spec.TopologyKey = &anyZone }), ""},
-		"none of them is left":      {newScope(nodes(), holding(2, v1alpha1.SlotBooting), allowing("2"), func(s *Scope) { updated(&s.Nodes[0]) }), ""},
-		"its node has been deleted": {newScope(nodes(), holding(9, v1alpha1.SlotBooting), allowing("2")), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := waitsForZone(test.scope, test.scope.Rollout.Status.Slots); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}
-
 func TestWhatIsSaidAboutSkippedNodes(t *testing.T) {
 	minutes := func(count int) func(*Scope) {
 		return func(s *Scope) {
@@ -309,6 +286,31 @@ func TestFailureBudget(t *testing.T) {
 			}
 			if held := holdWhenRejected(test.scope).Reason == "ImageRejected"; held != test.isRejected {
 				t.Errorf("held %t, want %t", held, test.isRejected)
+			}
+		})
+	}
+}
+
+func TestNodesOfOtherZonesSayWhatTheyWaitFor(t *testing.T) {
+	nodes := func() []Node {
+		return []Node{newNode(1, inZone("a")), newNode(2, inZone("b")), newNode(3, inZone("b"), updated)}
+	}
+	anyZone := ""
+	for name, test := range map[string]struct {
+		scope *Scope
+		want  string
+	}{
+		"a place is free":           {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2")), `; nodes of other zones, 1, wait until none of zone "a" is out of service`},
+		"it is paused":              {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2"), paused), ""},
+		"the canary comes first":    {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2"), canarySelector("yes")), ""},
+		"no place is free":          {newScope(nodes(), holding(1, v1alpha1.SlotBooting)), ""},
+		"zones do not matter":       {newScope(nodes(), holding(1, v1alpha1.SlotBooting), allowing("2"), func(s *Scope) { s.Rollout.Spec.TopologyKey = &anyZone }), ""},
+		"none of them is left":      {newScope(nodes(), holding(2, v1alpha1.SlotBooting), allowing("2"), func(s *Scope) { updated(&s.Nodes[0]) }), ""},
+		"its node has been deleted": {newScope(nodes(), holding(9, v1alpha1.SlotBooting), allowing("2")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := waitsForZone(test.scope, test.scope.Rollout.Status.Slots, schedule(test.scope).Held); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -1,7 +1,12 @@
 package controller
 
 import (
+	"maps"
+	"sync"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const stillAttached = "still attached"
@@ -36,9 +41,48 @@ func claims(pod *corev1.Pod) int {
 	}
 	count := 0
 	for _, volume := range pod.Spec.Volumes {
-		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
+		isLocal := volume.EmptyDir != nil || volume.HostPath != nil || volume.ConfigMap != nil || volume.Secret != nil ||
+			volume.Projected != nil || volume.DownwardAPI != nil || volume.Image != nil
+		if !isLocal {
 			count++
 		}
 	}
 	return count
+}
+
+// detaching is since when nodes without pods wait for their volumes, by UID: some seconds
+// are no news. A controller that was started meanwhile begins anew. It is safe for
+// concurrent use.
+type detaching struct {
+	mutex sync.Mutex
+	nodes map[types.UID]detachingNode
+}
+
+type detachingNode struct{ since, seen time.Time }
+
+// detachingKept is for how long a node that nobody looks at any more is remembered.
+const detachingKept = time.Hour
+
+// since is when the node began to wait, which may be now.
+func (d *detaching) since(node types.UID, now time.Time) time.Time {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	maps.DeleteFunc(d.nodes, func(_ types.UID, n detachingNode) bool { return now.Sub(n.seen) > detachingKept })
+	if d.nodes == nil {
+		d.nodes = map[types.UID]detachingNode{}
+	}
+	entry, isKnown := d.nodes[node]
+	if !isKnown {
+		entry.since = now
+	}
+	entry.seen = now
+	d.nodes[node] = entry
+	return entry.since
+}
+
+// end forgets the node.
+func (d *detaching) end(node types.UID) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	delete(d.nodes, node)
 }
