@@ -20,7 +20,7 @@ func assignImages(scope *Scope) map[string]v1alpha1.NodeImageSpec {
 	for i := range scope.Nodes {
 		node := &scope.Nodes[i]
 		slot := scope.slot(node.Node)
-		if slot == nil && (!node.IsSelected || node.Claimant != "") {
+		if slot == nil && !node.counts() {
 			continue
 		}
 		spec := heldSpec(scope, node)

@@ -51,8 +51,9 @@ const (
 	// drainInterval is how often a node that is draining is looked at: pods are
 	// not watched. Pods take some seconds to end.
 	drainInterval = 5 * time.Second
-	// secretInterval is how often a pull secret is looked at: Secrets are not
-	// watched, so that the controller needs no right to list them.
+	// secretInterval is how often a pull secret is looked at, or whether a gate's
+	// template is there by now: neither is watched, so that the controller needs no
+	// right to list them.
 	secretInterval = time.Minute
 	// deadlineInterval is how late a missed reboot deadline, or a pod of a gate
 	// that has become Ready, may be noticed.

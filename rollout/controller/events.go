@@ -69,8 +69,8 @@ func troubleOf(before v1alpha1.Slot, after *v1alpha1.Slot) string {
 	if after == nil || after.Phase != before.Phase || after.Message == "" {
 		return ""
 	}
-	isAboutVolumes := !strings.Contains(before.Message, stillAttached) && strings.Contains(after.Message, stillAttached)
-	if before.Message != "" && !isAboutVolumes { // that pods have gone meanwhile is no news
+	isNowAboutVolumes := !strings.Contains(before.Message, stillAttached) && strings.Contains(after.Message, stillAttached)
+	if before.Message != "" && !isNowAboutVolumes { // that pods have gone meanwhile is no news
 		return ""
 	}
 	switch after.Phase {

@@ -31,8 +31,9 @@ func isKept(node *corev1.Node) bool {
 	})
 }
 
-// keepFromScaleDown sets what is not there, and takes the node out of load balancers. It goes with the cordon, in one write; on a
-// node that somebody else has cordoned it takes that write's place.
+// keepFromScaleDown sets what is not there, and takes the node out of load balancers.
+// It goes with the cordon, in one write; on a node that somebody else has cordoned it
+// takes that write's place.
 func keepFromScaleDown(node *corev1.Node) {
 	ours := keptKeys(node)
 	if node.Annotations == nil {

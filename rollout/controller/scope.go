@@ -30,8 +30,8 @@ type Scope struct {
 	// SelectorProblem says what is wrong with spec.nodeSelector; empty: nothing. The
 	// rollout then keeps the nodes that it has, as they are.
 	SelectorProblem string
-	// MissingTemplate names the CronJob of a gate that does not exist; empty: none is
-	// missing.
+	// MissingTemplate names the CronJob of a gate that does not exist, or may not be read;
+	// empty: all are there.
 	MissingTemplate string
 	// Problem is what keeps new nodes from staging (the pull secret is missing,
 	// say), or empty.
@@ -147,6 +147,9 @@ func (s *Scope) node(slot v1alpha1.Slot) *Node {
 	return nil
 }
 
+// counts says whether the node is the rollout's to update.
+func (n *Node) counts() bool { return n.IsSelected && n.Claimant == "" }
+
 // selected are the nodes that count; nobody may change the list.
 func (s *Scope) selected() []*Node {
 	if s.isIndexed {
@@ -154,7 +157,7 @@ func (s *Scope) selected() []*Node {
 	}
 	nodes := make([]*Node, 0, len(s.Nodes))
 	for i := range s.Nodes {
-		if s.Nodes[i].IsSelected && s.Nodes[i].Claimant == "" {
+		if s.Nodes[i].counts() {
 			nodes = append(nodes, &s.Nodes[i])
 		}
 	}

@@ -114,7 +114,7 @@ func silentAgents(scope *Scope, _ []v1alpha1.Slot) string {
 	var names []string
 	for i := range scope.Nodes {
 		node := &scope.Nodes[i]
-		isOurs := node.IsSelected && node.Claimant == "" || scope.slot(node.Node) != nil
+		isOurs := node.counts() || scope.slot(node.Node) != nil
 		if missing := silenceOf(scope, node); isOurs && missing.isOverdue(scope.Now) {
 			names = append(names, aboutNode(node.Name, missing.since, missing.what))
 		}

@@ -13,12 +13,12 @@ const stillAttached = "still attached"
 
 // attachedVolumes names the volumes that the pods which left the node have left behind:
 // on a node that reboots they are not detached, and no other node gets them. Pods that
-// stay keep theirs; of a claim one cannot tell whether it is of a volume that is attached,
-// so that as many as they have claims are not waited for.
+// stay keep theirs; which those are the Node does not say, so that as many as they may
+// have attached are not waited for.
 func attachedVolumes(node *corev1.Node, staying []*corev1.Pod) []string {
 	attached, kept := node.Status.VolumesAttached, 0
 	for _, pod := range staying {
-		kept += claims(pod)
+		kept += attachable(pod)
 	}
 	if len(attached) <= kept {
 		return nil
@@ -34,8 +34,9 @@ func attachedVolumes(node *corev1.Node, staying []*corev1.Pod) []string {
 	return names
 }
 
-// claims is how many volumes that may be attached a pod has; one that has ended: none.
-func claims(pod *corev1.Pod) int {
+// attachable is how many volumes a pod has that may be attached to its node; one that has
+// ended: none.
+func attachable(pod *corev1.Pod) int {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return 0
 	}
